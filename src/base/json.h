@@ -1,0 +1,25 @@
+/* JSON: parsing by Jansson, canonical writing by RFC 8785 (JCS). */
+#ifndef LAM_BASE_JSON_H
+#define LAM_BASE_JSON_H
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "base/str.h"
+
+#include <jansson.h>
+
+/* Strict parse: duplicates rejected, whole input consumed, nesting bounded. what names the input in errors.
+ * LAM_E_FORMAT, LAM_E_DUPLICATE, LAM_E_NO_MEMORY. *out is a new reference. */
+lam_code lam_json_parse(const char *text, size_t len, const char *what, json_t **out, lam_error *err);
+
+/* Append the RFC 8785 form of value. LAM_E_FORMAT for what JCS cannot hold (integers beyond 2^53, NaN). */
+lam_code lam_json_canonical(const json_t *value, struct lam_str *out, lam_error *err);
+
+/* SHA-256 of the canonical form, as bytes. */
+lam_code lam_json_digest(const json_t *value, uint8_t out[LAM_SHA256_BYTES], lam_error *err);
+
+#define LAM_JSON_NUMBER 64
+/* A number as ECMAScript prints it (RFC 8785 section 3.2.2.3), at most 25 characters. value must be finite. */
+void lam_json_number(double value, char out[LAM_JSON_NUMBER]);
+
+#endif

@@ -1,0 +1,26 @@
+/* SHA-256 (FIPS 180-4). OpenSSL natively, a portable implementation on wasm, behind one header. */
+#ifndef LAM_BASE_SHA256_H
+#define LAM_BASE_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LAM_SHA256_BYTES 32
+/* "sha256:" + 64 hex digits + zero */
+#define LAM_DIGEST_TEXT 72
+
+struct lam_sha256 {
+    uint32_t h[8];
+    uint64_t length; /* bytes so far */
+    uint8_t block[64];
+};
+
+void lam_sha256_init(struct lam_sha256 *s);
+void lam_sha256_update(struct lam_sha256 *s, const void *bytes, size_t len);
+void lam_sha256_final(struct lam_sha256 *s, uint8_t out[LAM_SHA256_BYTES]);
+void lam_sha256(const void *bytes, size_t len, uint8_t out[LAM_SHA256_BYTES]);
+
+/* "sha256:<64 lower-case hex digits>" */
+void lam_digest_text(const uint8_t digest[LAM_SHA256_BYTES], char out[LAM_DIGEST_TEXT]);
+
+#endif

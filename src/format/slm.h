@@ -1,0 +1,108 @@
+/* .slm version 0: the container of bases and adapters (docs/format.md gives every byte offset).
+ *
+ * Sections in file order: header (128) · piece table (32 each) · metadata (zstd of canonical JSON) · vocabulary (flat tables,
+ * used in place) · directory (64-byte entries, sorted by name) · name bytes · data (tensors in the order they were added, each
+ * 64-byte aligned, each run of tensors of one layer at a multiple of 64 KiB). There is one place for everything: a file that
+ * puts a section or a tensor elsewhere is refused.
+ * The reader maps the file and makes no allocation per tensor but one array of 8 bytes each while it opens. */
+#ifndef LAM_FORMAT_SLM_H
+#define LAM_FORMAT_SLM_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/os.h"
+#include "tensor/dtype.h"
+
+#define LAM_SLM_HEADER_BYTES ((size_t)128)
+#define LAM_SLM_ENTRY_BYTES ((size_t)64)
+#define LAM_SLM_TENSOR_ALIGN ((size_t)64)
+#define LAM_SLM_LAYER_ALIGN ((size_t)65536)
+#define LAM_SLM_METADATA_MAX ((size_t)16 << 20) /* bytes before compression */
+#define LAM_SLM_NAME_MAX 1023                   /* bytes */
+
+#define LAM_LAYER_NONE 0xFFFFu
+
+enum lam_slm_kind { LAM_SLM_BASE = 0, LAM_SLM_ADAPTER = 1 };
+enum lam_slm_layout {
+    LAM_LAYOUT_PLAIN = 0,  /* GGUF's byte order */
+    LAM_LAYOUT_TILE16 = 1  /* tensor/tiles.h; two dimensions only */
+};
+enum { LAM_SLM_TIED = 1u << 0 };
+
+/* The 64-byte entry as it lies in the file (little-endian; a big-endian machine is refused at open). */
+struct lam_slm_entry {
+    uint32_t name_offset; /* into the name bytes */
+    uint16_t name_len;
+    uint8_t dtype;        /* enum lam_dtype */
+    uint8_t n_dims;       /* 1..4 */
+    uint32_t dims[4];     /* dims[0] = row length (GGUF's order), unused ones 1 */
+    uint64_t offset;      /* from the start of the data section, multiple of 64 */
+    uint64_t bytes;
+    uint16_t layout;      /* enum lam_slm_layout */
+    uint16_t layer;       /* LAM_LAYER_NONE outside layers */
+    uint32_t residual;    /* 0: none */
+    uint32_t role;        /* what the tensor is for; the model layer's numbering */
+    uint32_t flags;       /* 0 */
+    uint8_t zero[8];
+};
+
+struct lam_slm {
+    struct lam_mapping file;
+    enum lam_slm_kind kind;
+    uint32_t flags;
+    const struct lam_slm_entry *entries; /* n_entries, in place */
+    size_t n_entries;
+    const char *names;        /* name bytes, in place */
+    const uint8_t *data;      /* data section */
+    size_t data_bytes;
+    const uint8_t *vocab;     /* NULL if absent; 64-byte aligned in the file */
+    size_t vocab_bytes;
+    const uint8_t *pieces;    /* n_pieces leaf hashes */
+    size_t n_pieces;
+    uint8_t weights_root[32]; /* root over the piece table */
+    uint8_t file_root[32];
+    json_t *metadata;         /* an object, owned */
+};
+
+/* Maps and checks structure, CRC, file_root over the small sections and the piece table; does not read the data section. */
+lam_code lam_slm_open(const char *path, struct lam_slm **out, lam_error *err);
+/* bytes[len] borrowed, aligned to 64. */
+lam_code lam_slm_open_memory(const uint8_t *bytes, size_t len, struct lam_slm **out, lam_error *err);
+void lam_slm_close(struct lam_slm *s);
+
+/* Hashes piece i of the data section against its leaf: LAM_E_DIGEST names piece and byte range. */
+lam_code lam_slm_verify_piece(const struct lam_slm *s, size_t i, lam_error *err);
+
+/* Binary search. NULL if absent. */
+const struct lam_slm_entry *lam_slm_find(const struct lam_slm *s, const char *name);
+const uint8_t *lam_slm_tensor_data(const struct lam_slm *s, const struct lam_slm_entry *e);
+
+/* Writing, streamed: add tensors' declarations in execution order, then write; bytes come tensor by tensor from fill. */
+struct lam_slm_out;
+struct lam_slm_decl {
+    const char *name;
+    enum lam_dtype dtype;
+    uint8_t n_dims;
+    uint32_t dims[4];
+    enum lam_slm_layout layout;
+    uint16_t layer;
+    uint32_t role;
+};
+lam_code lam_slm_out_new(enum lam_slm_kind kind, uint32_t flags, struct lam_slm_out **out, lam_error *err);
+lam_code lam_slm_out_tensor(struct lam_slm_out *o, const struct lam_slm_decl *decl, lam_error *err);
+/* Borrowed until the write ends. */
+void lam_slm_out_metadata(struct lam_slm_out *o, const json_t *metadata); /* an object; {} if never called */
+void lam_slm_out_vocab(struct lam_slm_out *o, const uint8_t *bytes, size_t len);
+/* Fills buffer[bytes] with the tensor's bytes offset … offset + bytes, in its layout; index counts lam_slm_out_tensor
+ * calls. Ranges come in order and are whole tiles (LAM_LAYOUT_TILE16) or whole rows (LAM_LAYOUT_PLAIN): as many as fit
+ * 4 MiB, at least one. buffer is 64-byte aligned; what it holds before the call is unspecified. */
+typedef lam_code (*lam_slm_fill_fn)(void *context, size_t index, uint64_t offset, uint8_t *buffer, size_t bytes,
+                                    lam_error *err);
+/* Total file size that a write will give (an upper bound: metadata before compression), for space checks. */
+uint64_t lam_slm_out_size(const struct lam_slm_out *o);
+/* Writes atomically to path. weights_root (if not NULL) gets the root. */
+lam_code lam_slm_out_write(struct lam_slm_out *o, const char *path, lam_slm_fill_fn fill, void *context,
+                           uint8_t weights_root[32], lam_error *err);
+void lam_slm_out_free(struct lam_slm_out *o);
+
+#endif

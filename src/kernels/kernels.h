@@ -1,0 +1,91 @@
+/* The kernel table: what each function computes, in which order, on which shapes. The scalar functions are the definition
+ * (numeric contract nc1, docs/numeric.md); every other variant gives the same bits for every input.
+ *
+ * Matrices w[rows, cols] are row tiles (tensor/tiles.h); a kernel call computes the 16 outputs of one tile for n_rows rows of
+ * activations, so that weights are read once per call. Everything is row-major; strides count elements. */
+#ifndef LAM_KERNELS_KERNELS_H
+#define LAM_KERNELS_KERNELS_H
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LAM_KV_PAGE 256 /* positions in a KV page; also the attention tile of nc1 */
+
+/* Rows quantised to 8 bits for block-quantised weights: groups of 32, the last one padded with zeros. */
+struct lam_q8_rows {
+    int8_t *q;      /* [n_rows, groups*32], |q| <= 127 */
+    float *scale;   /* [n_rows, groups] */
+    int32_t *half;  /* [n_rows, groups, 2]: sums of the codes 0..15 and 16..31 of a group */
+    size_t n_rows, groups;
+};
+
+/* Rows quantised to 14 bits for adapter factors. */
+struct lam_q14_rows {
+    int16_t *q;     /* [n_rows, groups*32], |q| <= 8191 */
+    float *scale;   /* [n_rows, groups] */
+    size_t n_rows, groups;
+};
+
+/* A tile of 16 rows of an adapter factor f[rows, cols] in 14 bits. Columns go in pairs:
+ * q[pair][row][2], pairs = ceil(cols / 2), an odd last column padded by 0; scale[group][row], groups of 32 columns. */
+struct lam_q14_tile {
+    const int16_t *q;
+    const float *scale;
+    size_t cols;
+};
+
+/* One row's attention over one KV head. Pages hold K as 16 tiles [d][16] of float16 and V as [256][d] of float16. */
+struct lam_attention {
+    const float *q;                 /* [d] */
+    const uint16_t *const *k_pages; /* k_pages[p] holds positions 256p .. 256p+255 */
+    const uint16_t *const *v_pages;
+    size_t d;                       /* head dimension, a multiple of 2, at most 512 */
+    size_t first, last;             /* visible positions, inclusive */
+    float scale;                    /* applied to q before the products */
+    float softcap;                  /* 0: none; else s = cap·tanh(s / cap) */
+    float *scores;                  /* scratch, last + 256 floats */
+    float *out;                     /* [d] */
+};
+
+struct lam_kernels {
+    const char *name; /* "scalar", "avx2", "avx512" */
+
+    /* One row x[cols] → q[groups*32], scale[groups], half[groups*2]. False if an element is not finite. */
+    bool (*quantise8)(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
+    /* One row x[cols] → q[groups*32], scale[groups]. False if an element is not finite. */
+    bool (*quantise14)(const float *x, size_t cols, int16_t *q, float *scale);
+
+    /* y[n_rows, 16] (row stride y_stride) = x · tileᵀ for block-quantised weights of cols = x->groups*32 columns. */
+    void (*gemm_quant)(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride);
+    /* The same for F32, F16 and BF16 weights and float rows x[n_rows, cols]. */
+    void (*gemm_float)(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride,
+                       size_t n_rows, float *y, size_t y_stride);
+    /* The same for a factor tile; rows first .. first+n_rows-1 of x. */
+    void (*gemm_q14)(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                     size_t y_stride);
+
+    /* y[i] = (x[i] · r) · w[i], r = 1 / sqrt(Σx²/n + eps). y may be x. */
+    void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *y);
+    void (*attention)(const struct lam_attention *a);
+    /* y[i] = act(gate[i]) · up[i] */
+    void (*silu_mul)(const float *gate, const float *up, size_t n, float *y);
+    void (*gelu_mul)(const float *gate, const float *up, size_t n, float *y);
+};
+
+/* Every variant that this program holds, slowest first, scalar always at 0; n_variants of them. Dispatch, tests and benchmarks
+ * read this list. */
+struct lam_variant {
+    const struct lam_kernels *kernels;
+    bool (*supported)(void); /* by the CPU that we run on */
+};
+extern const struct lam_variant lam_variants[];
+extern const size_t lam_n_variants;
+
+/* The fastest supported variant, or the named one (name may be NULL or ""). LAM_E_ISA if it is unknown or unsupported. */
+lam_code lam_kernels_pick(const char *name, const struct lam_kernels **out, lam_error *err);
+
+#endif
