@@ -39,25 +39,35 @@ $(B)/src/kernels/%_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -m
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
+	@echo '  CC  $<'
+	@$(CC) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
 
 $(B)/liblamina.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	@ar rcs $@ $^
 
 $(B)/liblamina.so: $(LIB_OBJ)
-	$(CC) -shared -Wl,-soname,liblamina.so.0 $(LDFLAGS) $^ $(LIBS) -o $@
+	@echo '  LD  $@'
+	@$(CC) -shared -Wl,-soname,liblamina.so.0 $(LDFLAGS) $^ $(LIBS) -o $@
 
 $(B)/lamina: $(CLI_OBJ) $(B)/liblamina.a
-	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+	@echo '  LD  $@'
+	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 $(B)/examples/%: examples/%.c $(B)/liblamina.a
 	@mkdir -p $(@D)
-	$(CC) $(NUMERIC) $(CFLAGS) $(WARN) $(EXTRA) -Iinclude $(LDFLAGS) $^ $(LIBS) -o $@
+	@echo '  CC  $<'
+	@$(CC) $(NUMERIC) $(CFLAGS) $(WARN) $(EXTRA) -Iinclude $(LDFLAGS) $^ $(LIBS) -o $@
 
 # Each tests/test_X.c is a program of its own.
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/liblamina.a
-	$(CC) $(LDFLAGS) $(TEST_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
+	@echo '  LD  $@'
+	@$(CC) $(LDFLAGS) $(TEST_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
+
+# Tests that hold parsers to a memory bound (tests/alloc_meter.h).
+$(addprefix $(B)/tests/test_,gguf safetensors slm): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+
+include wasm/wasm.mk
 
 clean:
 	rm -rf $(B)

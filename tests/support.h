@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 /* Fails the test with the error's message unless code is LAM_OK. */
-#define assert_ok(code, err)                                                                     \
+#define assert_ok(expression, err)                                                               \
     do {                                                                                         \
-        if ((code) != LAM_OK) fail_msg("%s: %s", lam_code_name((err).code), (err).message);      \
+        if ((expression) != LAM_OK) fail_msg("%s: %s", lam_code_name((err).code), (err).message);\
     } while (0)
 
 /* A whole file, zero-terminated after its end; freed with free. Fails the test if it cannot be read. */

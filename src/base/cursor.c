@@ -3,7 +3,7 @@
 struct lam_cursor lam_cursor_init(const void *bytes, size_t len)
 {
     const uint8_t *p = bytes;
-    return (struct lam_cursor){p, p, p + len};
+    return (struct lam_cursor){p, p, len ? p + len : p}; /* no arithmetic on the NULL of an empty file */
 }
 
 size_t lam_cursor_left(const struct lam_cursor *c) { return (size_t)(c->end - c->at); }

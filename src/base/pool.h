@@ -14,6 +14,10 @@ lam_code lam_pool_new(unsigned n_threads, struct lam_pool **out, lam_error *err)
 void lam_pool_free(struct lam_pool *p);
 unsigned lam_pool_threads(const struct lam_pool *p);
 
+/* Who calls lam_pool_run from several threads takes turns by these. */
+void lam_pool_lock(struct lam_pool *p);
+void lam_pool_unlock(struct lam_pool *p);
+
 /* fn(context, item, thread) for every item in 0..n_items-1, thread in 0..n_threads-1; returns when all are done.
  * One call at a time; not from within fn. */
 typedef void (*lam_pool_fn)(void *context, size_t item, unsigned thread);

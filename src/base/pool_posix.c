@@ -31,6 +31,7 @@ struct lam_pool {
     atomic_uint parked;
     pthread_mutex_t lock;
     pthread_cond_t wake;
+    pthread_mutex_t turn; /* lam_pool_lock */
 };
 
 static void work(struct lam_pool *p, unsigned thread)
@@ -134,6 +135,7 @@ lam_code lam_pool_new(unsigned n_threads, struct lam_pool **out, lam_error *err)
     p->workers = workers;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
+    pthread_mutex_init(&p->turn, NULL);
     for (unsigned i = 0; i + 1 < n_threads; i++) {
         workers[i] = (struct worker){.pool = p, .index = i + 1};
         if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0) {
@@ -153,8 +155,12 @@ void lam_pool_free(struct lam_pool *p)
     stop_workers(p, p->n_threads - 1);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->turn);
     lam_free(p->workers);
     lam_free_aligned(p);
 }
 
 unsigned lam_pool_threads(const struct lam_pool *p) { return p->n_threads; }
+
+void lam_pool_lock(struct lam_pool *p) { pthread_mutex_lock(&p->turn); }
+void lam_pool_unlock(struct lam_pool *p) { pthread_mutex_unlock(&p->turn); }

@@ -33,7 +33,7 @@ struct lam_gguf_tensor {
     enum lam_dtype dtype;
     uint8_t n_dims;             /* 1..4 */
     uint64_t dims[4];           /* GGUF order: dims[0] is the row length; unused ones are 1 */
-    const uint8_t *data;        /* in the mapping of its split */
+    const uint8_t *data;        /* in the mapping of its split, aligned only as the file is */
     size_t bytes;
 };
 
@@ -84,6 +84,10 @@ lam_code lam_gguf_out_u32(struct lam_gguf_out *o, const char *key, uint32_t valu
 lam_code lam_gguf_out_f32(struct lam_gguf_out *o, const char *key, float value, lam_error *err);
 lam_code lam_gguf_out_bool(struct lam_gguf_out *o, const char *key, bool value, lam_error *err);
 lam_code lam_gguf_out_string(struct lam_gguf_out *o, const char *key, const char *value, size_t len, lam_error *err);
+/* The i-th key added so far, or the one of this name; *out borrows from o until the next key is added. False if there is
+ * none. */
+bool lam_gguf_out_kv_at(const struct lam_gguf_out *o, size_t i, struct lam_gguf_kv *out);
+bool lam_gguf_out_find(const struct lam_gguf_out *o, const char *key, struct lam_gguf_kv *out);
 /* Declares a tensor; its bytes come from fill(context, index of the tensor, buffer[bytes]) while writing. */
 lam_code lam_gguf_out_tensor(struct lam_gguf_out *o, const char *name, enum lam_dtype dtype, uint8_t n_dims,
                              const uint64_t dims[4], lam_error *err);

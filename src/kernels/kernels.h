@@ -38,11 +38,12 @@ struct lam_q14_tile {
     size_t cols;
 };
 
-/* One row's attention over one KV head. Pages hold K as 16 tiles [d][16] of float16 and V as [256][d] of float16. */
+/* One row's attention over one KV head. Pages hold K as 16 tiles [d][16] and V as [256][d], of float16 or float32. */
 struct lam_attention {
-    const float *q;                 /* [d] */
-    const uint16_t *const *k_pages; /* k_pages[p] holds positions 256p .. 256p+255 */
-    const uint16_t *const *v_pages;
+    const float *q;              /* [d] */
+    enum lam_dtype kv_dtype;     /* LAM_F16 (2-byte elements) or LAM_F32 (4-byte elements) */
+    const void *const *k_pages;  /* k_pages[p] holds positions 256p .. 256p+255 */
+    const void *const *v_pages;
     size_t d;                       /* head dimension, a multiple of 2, at most 512 */
     size_t first, last;             /* visible positions, inclusive */
     float scale;                    /* applied to q before the products */

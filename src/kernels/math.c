@@ -79,7 +79,7 @@ void lam_sincos64(double x, double *sine, double *cosine)
 {
     /* x = n·pi/2 + r; pi/2 in three parts, the first of 33 bits so that n·part is exact below 2^20. */
     double n = (x * 0x1.45f306dc9c883p-1 + ROUND64) - ROUND64;
-    double r = ((x - n * 0x1.921fb54400000p+0) - n * 0x1.0b4611a400000p-34) - n * 0x1.3198a2e037073p-69;
+    double r = ((x - n * 0x1.921fb54400000p+0) - n * 0x1.0b4611a600000p-34) - n * 0x1.3198a2e037073p-69;
     double r2 = r * r, s = 1.0, c = 1.0;
     /* Taylor by Horner; |r| <= 0.786 leaves 1e-18. */
     for (int k = 18; k >= 2; k -= 2) s = 1.0 - s * (r2 / (double)(k * (k + 1)));

@@ -24,14 +24,22 @@ void lam_rms_norm_scalar(const float *x, const float *w, size_t n, float eps, fl
     for (size_t k = 0; k < n; k++) y[k] = (x[k] * r) * w[k];
 }
 
+/* Element i of a K or V page. */
+static float kv_element(enum lam_dtype dtype, const void *page, size_t i)
+{
+    return dtype == LAM_F32 ? ((const float *)page)[i] : lam_f16_to_f32(((const uint16_t *)page)[i]);
+}
+
 /* Scores of every position of K tiles first/16 .. last/16; those outside first..last are computed and not used. */
 static void scores(const struct lam_attention *a)
 {
     for (size_t t = a->first / LANES; t <= a->last / LANES; t++) {
-        const uint16_t *k = a->k_pages[t * LANES / LAM_KV_PAGE] + t % (LAM_KV_PAGE / LANES) * LANES * a->d;
+        const void *page = a->k_pages[t * LANES / LAM_KV_PAGE];
+        size_t tile = t % (LAM_KV_PAGE / LANES) * LANES * a->d;
         for (size_t lane = 0; lane < LANES; lane++) {
             float s = 0.0f;
-            for (size_t i = 0; i < a->d; i++) s = s + (a->q[i] * a->scale) * lam_f16_to_f32(k[i * LANES + lane]);
+            for (size_t i = 0; i < a->d; i++)
+                s = s + (a->q[i] * a->scale) * kv_element(a->kv_dtype, page, tile + i * LANES + lane);
             if (a->softcap != 0.0f) s = (float)((double)a->softcap * lam_tanh64((double)s / (double)a->softcap));
             a->scores[t * LANES + lane] = s;
         }
@@ -52,9 +60,9 @@ void lam_attention_scalar(const struct lam_attention *a)
         float lane[LANES] = {0}, part[512] = {0};
         for (size_t p = from; p <= to; p++) {
             float e = a->scores[p] - m, weight = e < -64.0f ? 0.0f : lam_exp(e);
-            const uint16_t *v = a->v_pages[page] + (p - begin) * a->d;
             lane[p % LANES] = lane[p % LANES] + weight;
-            for (size_t i = 0; i < a->d; i++) part[i] = part[i] + weight * lam_f16_to_f32(v[i]);
+            for (size_t i = 0; i < a->d; i++)
+                part[i] = part[i] + weight * kv_element(a->kv_dtype, a->v_pages[page], (p - begin) * a->d + i);
         }
         l = l + tree16(lane);
         for (size_t i = 0; i < a->d; i++) a->out[i] = a->out[i] + part[i];

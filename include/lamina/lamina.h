@@ -1,0 +1,232 @@
+/* Lamina: a quantised transformer base that never changes, and specialist adapters laid over it.
+ *
+ * The objects, in the order in which you meet them:
+ *   engine       threads and kernels. One a process is usual. Outlives everything made with it.
+ *   base         one immutable model file, mapped read-only.
+ *   adapter      one immutable artefact, checked against a base and staged for it.
+ *   composition  a base and an ordered list of adapters with weights, under one composition_id. Immutable; counted.
+ *   session      one token history with its KV cache, bound to one composition for its life.
+ * Objects are counted: what is made from another keeps it alive, so handles may be closed in any order.
+ *
+ * Every fallible function returns LAM_OK or a code and fills *err (which may be NULL). Out parameters are set to NULL on
+ * failure, and nothing else has changed. Paths are UTF-8. Distinct sessions of one engine may be used from distinct threads
+ * only one call at a time; the engine serialises them. */
+#ifndef LAMINA_LAMINA_H
+#define LAMINA_LAMINA_H
+
+#include "lamina/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LAM_API __attribute__((visibility("default")))
+
+/* "sha256:" + 64 hex digits + zero */
+#define LAM_DIGEST_TEXT 72
+
+typedef struct lam_engine lam_engine;
+typedef struct lam_base lam_base;
+typedef struct lam_adapter_handle lam_adapter;
+typedef struct lam_composition lam_composition;
+typedef struct lam_session lam_session;
+
+/* The version of this library, "0.1.0". */
+LAM_API const char *lam_version(void);
+
+/* ---- engine ---- */
+
+typedef struct lam_engine_options {
+    unsigned threads;   /* 0: as many as the process may use */
+    const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512" */
+    size_t max_rows;    /* rows of one forward pass; 0: 64. Results don't depend on it */
+} lam_engine_options;
+
+/* options may be NULL. LAM_E_ISA, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam_error *err);
+LAM_API void lam_engine_free(lam_engine *engine);
+/* The instruction set in use, and the number of threads. */
+LAM_API const char *lam_engine_isa(const lam_engine *engine);
+LAM_API unsigned lam_engine_threads(const lam_engine *engine);
+
+/* ---- base ---- */
+
+typedef enum lam_verify {
+    LAM_VERIFY_FULL, /* hash every piece of the weights against the file's Merkle tree now */
+    LAM_VERIFY_OFF   /* trust the bytes */
+} lam_verify;
+
+/* Opens a base .slm. Errors: those of the file (LAM_E_MAGIC … LAM_E_DIGEST), of the model (LAM_E_ARCHITECTURE … LAM_E_DTYPE),
+ * LAM_E_IO, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_base_open(lam_engine *engine, const char *path, lam_verify verify, lam_base **out, lam_error *err);
+LAM_API void lam_base_free(lam_base *base);
+
+typedef struct lam_base_info {
+    const char *name;            /* from the source's metadata, or the file's name */
+    const char *architecture;
+    const char *base_digest, *tokenizer_digest, *template_digest;
+    char weights_root[LAM_DIGEST_TEXT];
+    uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, n_vocab, n_context;
+    size_t weight_bytes;
+    bool has_chat_template;
+} lam_base_info;
+/* Texts are borrowed from the base. */
+LAM_API void lam_base_describe(const lam_base *base, lam_base_info *out);
+
+/* Hashes all weight bytes as they are mapped now; LAM_E_DIGEST if they differ from the tree, LAM_E_CHANGED if the file was
+ * truncated or replaced. out (may be NULL) gets the root. */
+LAM_API lam_code lam_base_verify(lam_base *base, char out[LAM_DIGEST_TEXT], lam_error *err);
+
+/* ---- adapters and compositions ---- */
+
+/* Opens an adapter .slm for this base: fully verified, every tensor applied or the call fails. With waive an adapter that is
+ * bound to another base, or to none, is taken if its shapes fit; the waiver becomes part of the composition_id.
+ * Errors: those of the file, LAM_E_METHOD … LAM_E_TOKENIZER, LAM_E_SHAPE, LAM_E_NON_FINITE, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_adapter_load(lam_base *base, const char *path, bool waive, lam_adapter **out, lam_error *err);
+LAM_API void lam_adapter_unload(lam_adapter *adapter);
+
+typedef struct lam_adapter_info {
+    const char *name, *digest;   /* borrowed */
+    size_t n_modules, n_tensors; /* all applied */
+    size_t n_no_effect;          /* modules whose B is all zero */
+    size_t staged_bytes;
+    bool bound;
+} lam_adapter_info;
+LAM_API void lam_adapter_describe(const lam_adapter *adapter, lam_adapter_info *out);
+
+/* A new immutable composition of base and adapters[n] in this order with weights[n] (finite; 0 leaves the base's bits).
+ * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two replace
+ * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0. */
+LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
+                             lam_composition **out, lam_error *err);
+LAM_API void lam_composition_free(lam_composition *composition);
+/* "sha256:…", borrowed. */
+LAM_API const char *lam_composition_id(const lam_composition *composition);
+/* The canonical JSON that composition_id is the SHA-256 of; borrowed. */
+LAM_API const char *lam_composition_json(const lam_composition *composition);
+
+/* ---- text ---- */
+
+enum {
+    LAM_TOKENIZE_SPECIAL = 1, /* begin with BOS (exactly one), end with EOS, where the model asks for it */
+    LAM_TOKENIZE_CONTROL = 2  /* find control tokens such as <|im_start|> in the text */
+};
+
+/* text[len] → *tokens[*n], freed with lam_memory_free. LAM_E_TOKEN, LAM_E_LIMIT, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_tokenize(const lam_base *base, const char *text, size_t len, unsigned flags, uint32_t **tokens, size_t *n,
+                              lam_error *err);
+/* tokens[n] → *text, UTF-8, zero-terminated, freed with lam_memory_free. special: write control tokens too. LAM_E_TOKEN. */
+LAM_API lam_code lam_detokenize_text(const lam_base *base, const uint32_t *tokens, size_t n, bool special, char **text,
+                                     lam_error *err);
+
+typedef struct lam_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content; /* UTF-8 */
+} lam_message;
+/* The model's own chat template over messages[n] → *text, freed with lam_memory_free. LAM_E_TEMPLATE if there is none or it fails. */
+LAM_API lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt,
+                                 char **text, lam_error *err);
+/* SHA-256 of bytes[len], as text. */
+LAM_API void lam_digest_bytes(const void *bytes, size_t len, char out[LAM_DIGEST_TEXT]);
+/* Frees what a function of this header says is freed with it. NULL is allowed. */
+LAM_API void lam_memory_free(void *block);
+
+/* ---- sessions ---- */
+
+/* A new history bound to composition. context: positions at most, 0 for the model's own limit or 4096, whichever is less. */
+LAM_API lam_code lam_session_new(lam_composition *composition, size_t context, lam_session **out, lam_error *err);
+LAM_API void lam_session_free(lam_session *session);
+LAM_API size_t lam_session_length(const lam_session *session);
+LAM_API size_t lam_session_context(const lam_session *session);
+/* Borrowed. */
+LAM_API const char *lam_session_composition_id(const lam_session *session);
+
+/* Called with the logits of one position, logits[n_vocab], valid during the call. Returning false cancels. */
+typedef bool (*lam_logits_fn)(void *context, size_t position, const float *logits, size_t n_vocab);
+
+/* Appends tokens[n] to the history. each (may be NULL) gets the logits of every new position in order; the last ones are
+ * kept for lam_session_logits. On failure the history is as long as before. LAM_E_CONTEXT if it does not fit, LAM_E_TOKEN,
+ * LAM_E_ACTIVATION if an activation left the finite range, LAM_E_CANCELLED, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_session_feed(lam_session *session, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context,
+                                  lam_error *err);
+/* One token for each of sessions[n] (distinct, of one base) in one forward pass. Results are those of n separate calls. */
+LAM_API lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err);
+/* Logits after the last token fed, [n_vocab], borrowed until the next call; NULL for an empty history. */
+LAM_API const float *lam_session_logits(const lam_session *session);
+/* Shortens the history to length tokens. */
+LAM_API lam_code lam_session_truncate(lam_session *session, size_t length, lam_error *err);
+
+typedef struct lam_sampling {
+    float temperature;    /* 0: the most likely token, ties to the lower id */
+    uint32_t top_k;       /* 0: all */
+    float top_p;          /* 1: all */
+    float min_p;          /* 0: all */
+    float repeat_penalty; /* 1: none; over the last repeat_window tokens (Keskar et al. 2019, arXiv:1909.05858) */
+    uint32_t repeat_window;
+    uint64_t seed;        /* draw i of a session is a function of (seed, i) alone */
+} lam_sampling;
+/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalty over 64 tokens, seed 0. */
+LAM_API void lam_sampling_default(lam_sampling *out);
+
+/* Chooses the next token from the last logits; does not append it. LAM_E_ARGUMENT for an empty history or bad parameters. */
+LAM_API lam_code lam_session_sample(lam_session *session, const lam_sampling *sampling, uint32_t *token, lam_error *err);
+/* True for tokens that end a generation. */
+LAM_API bool lam_token_is_end(const lam_base *base, uint32_t token);
+
+/* text: what became complete by this token, UTF-8, zero-terminated, may be empty. Returning false stops. */
+typedef bool (*lam_text_fn)(void *context, const char *text, uint32_t token);
+/* Samples, appends and reports up to max_tokens tokens, until an end token, a full context or a stop. *n_tokens (may be NULL) gets their
+ * number. The history must not be empty. */
+LAM_API lam_code lam_generate(lam_session *session, const lam_sampling *sampling, size_t max_tokens, lam_text_fn on_text,
+                              void *context, size_t *n_tokens, lam_error *err);
+
+/* ---- files ---- */
+
+/* done and total in bytes; called at most some 20 times a second. Returning false cancels (LAM_E_CANCELLED). */
+typedef bool (*lam_progress_fn)(void *context, const char *stage, uint64_t done, uint64_t total);
+
+typedef enum lam_source_kind {
+    LAM_SOURCE_SLM_BASE, LAM_SOURCE_SLM_ADAPTER, LAM_SOURCE_GGUF_MODEL, LAM_SOURCE_GGUF_ADAPTER, LAM_SOURCE_HF_MODEL,
+    LAM_SOURCE_PEFT_ADAPTER
+} lam_source_kind;
+/* What lies at path, by content. LAM_E_NOT_FOUND, LAM_E_MAGIC. */
+LAM_API lam_code lam_source_detect(const char *path, lam_source_kind *kind, lam_error *err);
+
+typedef struct lam_import_options {
+    lam_progress_fn progress; /* may be NULL */
+    void *progress_context;
+    uint64_t max_bytes;       /* of the file to write; 0: no limit. Above: LAM_E_LIMIT before anything is written */
+} lam_import_options;
+
+/* A GGUF file (split ones too) or a Hugging Face folder → out_path, a base .slm. options may be NULL. */
+LAM_API lam_code lam_import_base(const char *source, const char *out_path, const lam_import_options *options, lam_error *err);
+
+typedef struct lam_adapter_report {
+    size_t n_tensors, n_applied; /* equal on success */
+    size_t n_modules;
+    size_t n_no_effect;          /* modules whose B is all zero */
+    char digest[LAM_DIGEST_TEXT];
+    char warnings[1024];         /* lines; empty if none */
+} lam_adapter_report;
+/* A PEFT folder or a llama.cpp LoRA GGUF → out_path, an adapter .slm bound to the base at base_path. report may be NULL. */
+LAM_API lam_code lam_import_adapter(const char *source, const char *base_path, const char *out_path,
+                                    const lam_import_options *options, lam_adapter_report *report, lam_error *err);
+/* A base .slm → GGUF. For a base that came from GGUF the tensor bytes equal the original's. */
+LAM_API lam_code lam_export_gguf(const char *base_path, const char *out_path, const lam_import_options *options, lam_error *err);
+
+/* What lies at path → *json, an object as text, freed with lam_memory_free: kind, digests, configuration, tensor types, and every
+ * tensor if tensors is true. Weights are not read. Errors are those of the file. */
+LAM_API lam_code lam_inspect(const char *path, bool tensors, char **json, lam_error *err);
+
+/* Hashes every byte of a .slm against its own tree; root (may be NULL) gets the file_root. A root proves nothing if it came with
+ * the bytes: compare it with one from elsewhere. LAM_E_DIGEST names the damaged piece. */
+LAM_API lam_code lam_verify_file(const char *path, const lam_import_options *options, char root[LAM_DIGEST_TEXT], lam_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,18 @@
+/* What names a cache entry: the files that a source consists of, without their content. */
+#ifndef LAM_IMPORT_CACHE_KEY_H
+#define LAM_IMPORT_CACHE_KEY_H
+
+#include "import/import.h"
+
+#define LAM_CACHE_KEY_TEXT 65 /* 64 hex digits and zero */
+
+struct lam_cache_key {
+    char text[LAM_CACHE_KEY_TEXT];
+    uint64_t source_bytes; /* of all files */
+};
+
+/* base_digest: NULL for a base. The source's own files (all parts of a split GGUF, all JSON, safetensors, template and model
+ * files of a folder) enter the key. */
+lam_code lam_cache_key(const char *source, const char *base_digest, struct lam_cache_key *out, lam_error *err);
+
+#endif

@@ -1,0 +1,233 @@
+#include "model/model.h"
+#include "base/alloc.h"
+#include "model/identity.h"
+#include "model/rope.h"
+#include "tensor/decode.h"
+#include "tensor/tiles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* While a model is opened: where the next decoded vector and target go. */
+struct binder {
+    struct lam_model *model;
+    float *next_vector;
+    char *next_name;
+};
+
+static const struct lam_slm_entry *find_role(const struct lam_slm *s, const struct lam_tensor_spec *spec, uint32_t layer)
+{
+    char name[64];
+    lam_tensor_name(spec, layer, name);
+    return lam_slm_find(s, name);
+}
+
+/* One pass over the directory: every entry belongs to the architecture, once, with the shape that the configuration gives. */
+static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats, size_t *n_matrices, lam_error *err)
+{
+    const struct lam_config *c = &m->config;
+    for (size_t i = 0; i < m->file->n_entries; i++) {
+        const struct lam_slm_entry *e = &m->file->entries[i];
+        char name[64];
+        uint32_t layer, rows, cols;
+        snprintf(name, sizeof name, "%.*s", (int)e->name_len, m->file->names + e->name_offset);
+        const struct lam_tensor_spec *spec = e->name_len < sizeof name ? lam_arch_match_gguf(c->arch, name, &layer) : NULL;
+        if (!spec || (spec->in_layer && layer >= c->n_layers) || (spec->role == LAM_ROLE_OUTPUT && c->tied))
+            return LAM_RAISE(err, LAM_E_EXTRA_TENSOR, "tensor %s has no place in a %s of %u layers", name, c->arch->name, c->n_layers);
+        bool matrix = lam_role_is_matrix(spec->role);
+        lam_role_shape(c, spec->role, &rows, &cols);
+        if (e->role != (uint32_t)spec->role || e->layer != layer)
+            return LAM_RAISE(err, LAM_E_FORMAT, "tensor %s: directory says role %u, layer %u", name, e->role, e->layer);
+        if (e->dims[0] != cols || e->dims[1] != rows || e->dims[2] != 1 || e->dims[3] != 1)
+            return LAM_RAISE(err, LAM_E_SHAPE, "tensor %s has %u rows of %u, the configuration asks for %u of %u", name, e->dims[1],
+                             e->dims[0], rows, cols);
+        if (e->layout != (matrix ? LAM_LAYOUT_TILE16 : LAM_LAYOUT_PLAIN))
+            return LAM_RAISE(err, LAM_E_FORMAT, "tensor %s: layout %u", name, e->layout);
+        if (!matrix && lam_dtype_is_quantised(e->dtype))
+            return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: a vector of type %s", name, lam_dtype_info(e->dtype)->name);
+        if (matrix) *n_matrices += 1;
+        else *n_vector_floats += cols;
+    }
+    return LAM_OK;
+}
+
+static lam_code bind_vector(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)
+{
+    struct lam_model *m = b->model;
+    const struct lam_tensor_spec *spec = lam_arch_find(m->config.arch, role);
+    const struct lam_slm_entry *e = spec ? find_role(m->file, spec, layer) : NULL;
+    *out = NULL;
+    if (!e) {
+        if (!spec || spec->presence == LAM_OPTIONAL) return LAM_OK;
+        char name[64];
+        lam_tensor_name(spec, layer, name);
+        return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "tensor %s is missing", name);
+    }
+    float *vector = b->next_vector;
+    b->next_vector += e->dims[0];
+    lam_decode_row(e->dtype, lam_slm_tensor_data(m->file, e), e->dims[0], vector);
+    *out = vector;
+    return LAM_OK;
+}
+
+static lam_code bind_norm(struct binder *b, enum lam_role role, uint32_t layer, uint32_t n, const float **out, lam_error *err)
+{
+    float *from = b->next_vector;
+    LAM_TRY(bind_vector(b, role, layer, out, err));
+    if (*out && b->model->config.norm_offset != 0.0f)
+        for (uint32_t i = 0; i < n; i++) from[i] = from[i] + b->model->config.norm_offset;
+    return LAM_OK;
+}
+
+static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer, struct lam_matrix *out, lam_error *err)
+{
+    struct lam_model *m = b->model;
+    const struct lam_tensor_spec *spec = lam_arch_find(m->config.arch, role);
+    const struct lam_slm_entry *e = find_role(m->file, spec, layer);
+    char name[64];
+    lam_tensor_name(spec, layer, name);
+    if (!e) return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "tensor %s is missing", name);
+    *out = (struct lam_matrix){.dtype = e->dtype, .cols = e->dims[0], .rows = e->dims[1], .tiles = lam_slm_tensor_data(m->file, e)};
+    lam_tile_stride(out->dtype, out->cols, &out->stride);
+    m->float_weights &= !lam_dtype_is_quantised(e->dtype);
+    size_t len = strlen(name) - strlen(".weight");
+    memcpy(b->next_name, name, len);
+    b->next_name[len] = 0;
+    m->target_items[m->targets.n_items++] = (struct lam_target){
+        .name = b->next_name, .role = role, .layer = layer, .rows = out->rows, .cols = out->cols, .dtype = out->dtype};
+    b->next_name += len + 1;
+    return LAM_OK;
+}
+
+static lam_code bind_layer(struct binder *b, uint32_t i, lam_error *err)
+{
+    struct lam_layer *l = &b->model->layers[i];
+    const struct lam_config *c = &b->model->config;
+    LAM_TRY(bind_norm(b, LAM_ROLE_ATTN_NORM, i, c->d_model, &l->attn_norm, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_Q, i, &l->q, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_K, i, &l->k, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_V, i, &l->v, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_O, i, &l->o, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_Q_BIAS, i, &l->q_bias, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_K_BIAS, i, &l->k_bias, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_V_BIAS, i, &l->v_bias, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_O_BIAS, i, &l->o_bias, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_Q_NORM, i, c->head_dim, &l->q_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_K_NORM, i, c->head_dim, &l->k_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_POST_ATTN_NORM, i, c->d_model, &l->post_attn_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_FFN_NORM, i, c->d_model, &l->ffn_norm, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_GATE, i, &l->gate, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_UP, i, &l->up, err));
+    LAM_TRY(bind_matrix(b, LAM_ROLE_DOWN, i, &l->down, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_GATE_BIAS, i, &l->gate_bias, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_UP_BIAS, i, &l->up_bias, err));
+    LAM_TRY(bind_vector(b, LAM_ROLE_DOWN_BIAS, i, &l->down_bias, err));
+    return bind_norm(b, LAM_ROLE_POST_FFN_NORM, i, c->d_model, &l->post_ffn_norm, err);
+}
+
+static int compare_targets(const void *a, const void *b)
+{
+    return strcmp(((const struct lam_target *)a)->name, ((const struct lam_target *)b)->name);
+}
+
+/* Targets are sorted only now, so matrices get their pointers last. */
+static void link_targets(struct lam_model *m)
+{
+    qsort(m->target_items, m->targets.n_items, sizeof *m->target_items, compare_targets);
+    m->targets.items = m->target_items;
+    m->targets.base_digest = m->base_digest;
+    for (size_t i = 0; i < m->targets.n_items; i++) {
+        const struct lam_target *t = &m->target_items[i];
+        struct lam_layer *l = t->layer == LAM_LAYER_NONE ? NULL : &m->layers[t->layer];
+        switch (t->role) {
+        case LAM_ROLE_Q: l->q.target = t; break;
+        case LAM_ROLE_K: l->k.target = t; break;
+        case LAM_ROLE_V: l->v.target = t; break;
+        case LAM_ROLE_O: l->o.target = t; break;
+        case LAM_ROLE_GATE: l->gate.target = t; break;
+        case LAM_ROLE_UP: l->up.target = t; break;
+        case LAM_ROLE_DOWN: l->down.target = t; break;
+        case LAM_ROLE_EMBEDDING: m->embedding.target = t; break;
+        default: m->output.target = t; break;
+        }
+    }
+}
+
+/* A tied head is a module of its own for adapters, with the embedding's bytes. */
+static void bind_tied_output(struct binder *b)
+{
+    struct lam_model *m = b->model;
+    m->output = m->embedding;
+    strcpy(b->next_name, "output");
+    m->target_items[m->targets.n_items++] =
+        (struct lam_target){.name = b->next_name, .role = LAM_ROLE_OUTPUT, .layer = LAM_LAYER_NONE, .rows = m->output.rows,
+                            .cols = m->output.cols, .dtype = m->output.dtype};
+    b->next_name += strlen("output") + 1;
+}
+
+static lam_code bind_all(struct lam_model *m, lam_error *err)
+{
+    const struct lam_config *c = &m->config;
+    struct binder b = {.model = m, .next_vector = m->vectors, .next_name = m->target_names};
+    const float *factors;
+    m->float_weights = true;
+    LAM_TRY(bind_matrix(&b, LAM_ROLE_EMBEDDING, LAM_LAYER_NONE, &m->embedding, err));
+    LAM_TRY(bind_norm(&b, LAM_ROLE_OUTPUT_NORM, LAM_LAYER_NONE, c->d_model, &m->output_norm, err));
+    LAM_TRY(bind_vector(&b, LAM_ROLE_ROPE_FACTORS, LAM_LAYER_NONE, &factors, err));
+    if (c->tied) bind_tied_output(&b);
+    else LAM_TRY(bind_matrix(&b, LAM_ROLE_OUTPUT, LAM_LAYER_NONE, &m->output, err));
+    for (uint32_t i = 0; i < c->n_layers; i++) LAM_TRY(bind_layer(&b, i, err));
+    lam_rope_frequencies(&c->rope, c->head_dim, factors, m->inv_freq);
+    lam_rope_frequencies(&c->rope_local, c->head_dim, NULL, m->inv_freq_local);
+    link_targets(m);
+    return LAM_OK;
+}
+
+#define TARGET_NAME_BYTES 32 /* "blk.255.attn_output" and its zero fit */
+
+static lam_code open_from(struct lam_model *m, lam_error *err)
+{
+    if (m->file->kind != LAM_SLM_BASE)
+        return LAM_RAISE(err, LAM_E_FORMAT, "%s is an adapter, not a base", m->file->file.path);
+    LAM_TRY(lam_config_from_json(json_object_get(m->file->metadata, "config"), &m->config, err));
+    size_t n_vector_floats = 0, n_matrices = 0;
+    LAM_TRY(check_entries(m, &n_vector_floats, &n_matrices, err));
+    const struct lam_config *c = &m->config;
+    size_t n_targets = (size_t)c->n_layers * 7 + 2;
+    m->vectors = lam_alloc(n_vector_floats, sizeof *m->vectors);
+    m->layers = lam_alloc(c->n_layers, sizeof *m->layers);
+    m->inv_freq = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq);
+    m->inv_freq_local = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq_local);
+    m->target_items = lam_alloc(n_targets, sizeof *m->target_items);
+    m->target_names = lam_alloc(n_targets, TARGET_NAME_BYTES);
+    if (!m->vectors || !m->layers || !m->inv_freq || !m->inv_freq_local || !m->target_items || !m->target_names)
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "a model of %u layers", c->n_layers);
+    LAM_TRY(bind_all(m, err));
+    return lam_base_digest(m->file, m->base_digest, err);
+}
+
+lam_code lam_model_open(const char *path, struct lam_model **out, lam_error *err)
+{
+    *out = NULL;
+    struct lam_model *m = lam_alloc(1, sizeof *m);
+    if (!m) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    lam_code code = lam_slm_open(path, &m->file, err);
+    if (code == LAM_OK) code = open_from(m, err);
+    if (code == LAM_OK) *out = m;
+    else lam_model_close(m);
+    return code;
+}
+
+void lam_model_close(struct lam_model *m)
+{
+    if (!m) return;
+    lam_slm_close(m->file);
+    lam_free(m->vectors);
+    lam_free(m->layers);
+    lam_free(m->inv_freq);
+    lam_free(m->inv_freq_local);
+    lam_free(m->target_items);
+    lam_free(m->target_names);
+    lam_free(m);
+}

@@ -1,0 +1,45 @@
+/* A base, opened: its configuration and its tensors bound to their roles. The weights stay where they lie in the mapped file. */
+#ifndef LAM_MODEL_MODEL_H
+#define LAM_MODEL_MODEL_H
+
+#include "adapter/adapter.h"
+#include "format/slm.h"
+#include "model/arch.h"
+
+/* A tiled matrix w[rows, cols] in the mapped file. */
+struct lam_matrix {
+    enum lam_dtype dtype;
+    uint32_t rows, cols;
+    const uint8_t *tiles;
+    size_t stride;        /* bytes from tile to tile */
+    const struct lam_target *target;
+};
+
+struct lam_layer {
+    struct lam_matrix q, k, v, o, gate, up, down;
+    /* Decoded vectors, owned by the model; NULL where the model has none. */
+    const float *attn_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm; /* [d_model] */
+    const float *q_norm, *k_norm;                                      /* [head_dim] */
+    const float *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
+};
+
+struct lam_model {
+    struct lam_slm *file;
+    struct lam_config config;
+    struct lam_matrix embedding, output; /* output is the embedding where tied */
+    const float *output_norm;
+    float *inv_freq, *inv_freq_local;    /* [head_dim/2], owned */
+    struct lam_layer *layers;            /* [n_layers] */
+    float *vectors;                      /* what the pointers above point into */
+    struct lam_target *target_items;
+    char *target_names;
+    struct lam_base_targets targets;
+    char base_digest[LAM_DIGEST_TEXT];
+    bool float_weights;                  /* every matrix has a float type */
+};
+
+/* LAM_E_MISSING_TENSOR, LAM_E_EXTRA_TENSOR, LAM_E_SHAPE, LAM_E_DTYPE and what lam_slm_open raises. */
+lam_code lam_model_open(const char *path, struct lam_model **out, lam_error *err);
+void lam_model_close(struct lam_model *m);
+
+#endif

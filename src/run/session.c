@@ -1,0 +1,170 @@
+#include "base/alloc.h"
+#include "run/objects.h"
+
+#include <string.h>
+
+#define DEFAULT_CONTEXT 4096
+#define MAX_CONTEXT ((size_t)1 << 27)
+
+lam_code lam_session_new(lam_composition *composition, size_t context, lam_session **out, lam_error *err)
+{
+    *out = NULL;
+    const struct lam_config *c = &composition->base->model->config;
+    if (context == 0) context = c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
+    if (context > MAX_CONTEXT) return LAM_RAISE(err, LAM_E_LIMIT, "a context of %zu positions; %zu are possible", context, MAX_CONTEXT);
+    struct lam_session *s = lam_alloc(1, sizeof *s);
+    if (!s) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a session");
+    atomic_fetch_add(&composition->holders, 1);
+    s->composition = composition;
+    s->context = context;
+    s->tokens = lam_alloc(context, sizeof *s->tokens);
+    s->logits = lam_alloc(c->n_vocab, sizeof *s->logits);
+    lam_code code = s->tokens && s->logits ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a session of %zu positions", context);
+    if (code == LAM_OK)
+        code = lam_kv_init(&s->kv, lam_base_kv_dtype(composition->base), c->n_layers, c->n_kv_heads, c->head_dim, context, err);
+    if (code == LAM_OK) *out = s;
+    else lam_session_free(s);
+    return code;
+}
+
+void lam_session_free(lam_session *s)
+{
+    if (!s) return;
+    lam_kv_release(&s->kv);
+    lam_free(s->tokens);
+    lam_free(s->logits);
+    lam_composition_free(s->composition);
+    lam_free(s);
+}
+
+size_t lam_session_length(const lam_session *s) { return s->length; }
+size_t lam_session_context(const lam_session *s) { return s->context; }
+const char *lam_session_composition_id(const lam_session *s) { return s->composition->id; }
+const float *lam_session_logits(const lam_session *s) { return s->has_logits ? s->logits : NULL; }
+
+lam_code lam_session_truncate(lam_session *s, size_t length, lam_error *err)
+{
+    if (length > s->length) return LAM_RAISE(err, LAM_E_ARGUMENT, "cannot shorten %zu tokens to %zu", s->length, length);
+    s->has_logits &= length == s->length;
+    s->length = length;
+    return LAM_OK;
+}
+
+static lam_code check_room(struct lam_session *s, size_t n, lam_error *err)
+{
+    if (n > s->context - s->length)
+        return LAM_RAISE(err, LAM_E_CONTEXT, "%zu tokens after %zu do not fit a context of %zu", n, s->length, s->context);
+    return lam_kv_reserve(&s->kv, s->length + n, err);
+}
+
+/* What a feed does with one plan's results. */
+struct feed {
+    struct lam_session *session;
+    lam_logits_fn each;
+    void *context;
+};
+
+static lam_code feed_chunk(const struct feed *feed, struct lam_row *rows, const uint32_t *tokens, size_t start, size_t n, bool last,
+                           lam_error *err)
+{
+    struct lam_session *s = feed->session;
+    size_t n_vocab = s->composition->base->model->config.n_vocab, stride;
+    const float *logits;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct lam_row){.token = tokens[i], .position = start + i, .kv = &s->kv, .overlay = &s->composition->overlay,
+                                   .want_logits = feed->each || (last && i + 1 == n)};
+    LAM_TRY(lam_forward_run(s->composition->base->forward, rows, n, &logits, &stride, err));
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].failed)
+            return LAM_RAISE(err, LAM_E_ACTIVATION, "position %zu: an activation left the finite range", start + i);
+        if (feed->each && !feed->each(feed->context, start + i, logits + i * stride, n_vocab))
+            return LAM_RAISE(err, LAM_E_CANCELLED, "stopped at position %zu", start + i);
+    }
+    if (last) memcpy(s->logits, logits + (feed->each ? n - 1 : 0) * stride, n_vocab * sizeof *s->logits);
+    return LAM_OK;
+}
+
+static lam_code feed_all(const struct feed *feed, const uint32_t *tokens, size_t n, lam_error *err)
+{
+    struct lam_session *s = feed->session;
+    size_t chunk = s->composition->base->engine->max_rows, done = 0;
+    struct lam_row *rows = lam_alloc(chunk, sizeof *rows);
+    lam_code code = rows ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a plan of %zu rows", chunk);
+    while (code == LAM_OK && done < n) {
+        size_t now = n - done < chunk ? n - done : chunk;
+        code = feed_chunk(feed, rows, tokens + done, s->length + done, now, done + now == n, err);
+        done += now;
+    }
+    lam_free(rows);
+    return code;
+}
+
+static void append(struct lam_session *s, const uint32_t *tokens, size_t n)
+{
+    memcpy(s->tokens + s->length, tokens, n * sizeof *tokens);
+    s->length += n;
+    s->has_logits = true;
+}
+
+lam_code lam_session_feed(lam_session *s, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context, lam_error *err)
+{
+    struct lam_base *base = s->composition->base;
+    if (n == 0) return LAM_OK;
+    LAM_TRY(check_room(s, n, err));
+    LAM_TRY(lam_mapping_check(&base->model->file->file, err));
+    struct feed feed = {s, each, context};
+    lam_pool_lock(base->engine->pool);
+    lam_code code = feed_all(&feed, tokens, n, err);
+    lam_pool_unlock(base->engine->pool);
+    if (code == LAM_OK) append(s, tokens, n);
+    return code;
+}
+
+static lam_code check_step(lam_session *const sessions[], size_t n, lam_error *err)
+{
+    struct lam_base *base = sessions[0]->composition->base;
+    if (n > base->engine->max_rows)
+        return LAM_RAISE(err, LAM_E_LIMIT, "%zu sessions in one step; %zu are possible", n, base->engine->max_rows);
+    for (size_t i = 0; i < n; i++) {
+        if (sessions[i]->composition->base != base)
+            return LAM_RAISE(err, LAM_E_WRONG_BASE, "session %zu of the step has another base", i);
+        for (size_t j = 0; j < i; j++)
+            if (sessions[j] == sessions[i]) return LAM_RAISE(err, LAM_E_DUPLICATE, "session %zu occurs twice in the step", i);
+        LAM_TRY(check_room(sessions[i], 1, err));
+    }
+    return lam_mapping_check(&base->model->file->file, err);
+}
+
+static lam_code step_locked(lam_session *const sessions[], const uint32_t tokens[], size_t n, struct lam_row *rows, lam_error *err)
+{
+    struct lam_base *base = sessions[0]->composition->base;
+    const float *logits;
+    size_t stride;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct lam_row){.token = tokens[i], .position = sessions[i]->length, .kv = &sessions[i]->kv,
+                                   .overlay = &sessions[i]->composition->overlay, .want_logits = true};
+    LAM_TRY(lam_forward_run(base->forward, rows, n, &logits, &stride, err));
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].failed)
+            return LAM_RAISE(err, LAM_E_ACTIVATION, "session %zu of the step, position %zu: an activation left the finite range", i,
+                             rows[i].position);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(sessions[i]->logits, logits + i * stride, base->model->config.n_vocab * sizeof *logits);
+        append(sessions[i], &tokens[i], 1);
+    }
+    return LAM_OK;
+}
+
+lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err)
+{
+    if (n == 0) return LAM_OK;
+    LAM_TRY(check_step(sessions, n, err));
+    struct lam_pool *pool = sessions[0]->composition->base->engine->pool;
+    struct lam_row *rows = lam_alloc(n, sizeof *rows);
+    if (!rows) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a plan of %zu rows", n);
+    lam_pool_lock(pool);
+    lam_code code = step_locked(sessions, tokens, n, rows, err);
+    lam_pool_unlock(pool);
+    lam_free(rows);
+    return code;
+}

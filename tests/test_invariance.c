@@ -1,0 +1,232 @@
+/* One table of digests: the logits of a composition are the same bits with every instruction set, number of threads, cut of the
+ * prompt and company in the plan. */
+#include "fixture.h"
+
+#include "kernels/kernels.h"
+#include "run/objects.h"
+
+#define MAX_PROMPT 320
+#define NEIGHBOURS 7
+#define MAX_ROWS (MAX_PROMPT + NEIGHBOURS * 4)
+
+static const unsigned thread_counts[] = {1, 2, 5};
+static const size_t chunks[] = {MAX_PROMPT, 1, 7, 64}; /* the first: whole */
+#define N_THREADS (sizeof thread_counts / sizeof *thread_counts)
+#define N_CHUNKS (sizeof chunks / sizeof *chunks)
+
+struct subject {
+    const char *name, *base, *adapters[2];
+    size_t n_prompt;
+};
+
+/* Prompts beyond 256 positions cross a cut of attention; gemma3-swa sees 16 positions in most layers. */
+static const struct subject subjects[] = {
+    {"stories260K Q8_0", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 270},
+    {"llama K mix", "tests/golden/llama-k/llama-k-kmix.gguf", {"tests/golden/adapters/llama-k/all-r4", "twin"}, 70},
+    {"gemma3 bf16, window 16", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
+     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66},
+    {"gemma3 K mix", "tests/golden/gemma3-k/gemma3-k-kmix.gguf", {"tests/golden/adapters/gemma3-k/attention-r3", "twin"}, 70},
+    {"llama f32", "tests/golden/llama-gqa", {"tests/golden/adapters/llama-gqa/all-r4", "tests/golden/adapters/llama-gqa/rank-7"}, 270},
+};
+
+struct history {
+    lam_session *session;
+    uint32_t tokens[MAX_PROMPT];
+    size_t n, done;
+};
+
+/* The prompt in pieces, by the public API. */
+static void feed_alone(struct history *h, size_t chunk, struct lam_sha256 *hash)
+{
+    lam_error err;
+    for (; h->done < h->n; h->done += chunk) {
+        size_t n = h->n - h->done < chunk ? h->n - h->done : chunk;
+        assert_ok(lam_session_feed(h->session, h->tokens + h->done, n, fixture_hash, hash, &err), err);
+    }
+}
+
+static size_t add_rows(struct history *h, size_t n, struct lam_row *rows)
+{
+    lam_error err;
+    if (n > h->n - h->done) n = h->n - h->done;
+    assert_ok(lam_kv_reserve(&h->session->kv, h->done + n, &err), err);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct lam_row){.token = h->tokens[h->done + i], .position = h->done + i, .kv = &h->session->kv,
+                                   .overlay = &h->session->composition->overlay, .want_logits = true};
+    h->done += n;
+    return n;
+}
+
+/* The prompt in pieces, each in a plan with rows of seven other histories before and after it: some decode, some prefill. */
+static void feed_in_company(struct fixture *f, struct history *h, struct history *others, size_t chunk, struct lam_sha256 *hash)
+{
+    struct lam_row rows[MAX_ROWS];
+    lam_error err;
+    const float *logits;
+    size_t stride, n_vocab = fixture_vocab(f);
+    while (h->done < h->n) {
+        size_t n = 0;
+        for (size_t i = 0; i < 3; i++) n += add_rows(&others[i], 1 + i, rows + n);
+        size_t first = n, own = add_rows(h, chunk, rows + n);
+        n += own;
+        for (size_t i = 3; i < NEIGHBOURS; i++) n += add_rows(&others[i], i == 5 ? 4 : 1, rows + n);
+        assert_ok(lam_forward_run(f->base->forward, rows, n, &logits, &stride, &err), err);
+        for (size_t i = 0; i < own; i++) {
+            assert_false(rows[first + i].failed);
+            lam_sha256_update(hash, logits + (first + i) * stride, n_vocab * sizeof *logits);
+        }
+        for (size_t i = 0; i < NEIGHBOURS; i++)
+            if (others[i].done + 4 > others[i].n) others[i].done = 0; /* begins again over its old cache */
+    }
+}
+
+/* The prompt token by token in lam_session_step with seven other sessions. */
+static void step_in_company(struct history *h, struct history *others, struct lam_sha256 *hash, size_t n_vocab)
+{
+    lam_error err;
+    lam_session *sessions[NEIGHBOURS + 1];
+    uint32_t tokens[NEIGHBOURS + 1];
+    for (; h->done < h->n; h->done++) {
+        for (size_t i = 0; i < NEIGHBOURS; i++) {
+            struct history *o = &others[i];
+            if (lam_session_length(o->session) == o->n) assert_ok(lam_session_truncate(o->session, 0, &err), err);
+            sessions[i + (i >= 4)] = o->session;
+            tokens[i + (i >= 4)] = o->tokens[lam_session_length(o->session)];
+        }
+        sessions[4] = h->session;
+        tokens[4] = h->tokens[h->done];
+        assert_ok(lam_session_step(sessions, tokens, NEIGHBOURS + 1, &err), err);
+        lam_sha256_update(hash, lam_session_logits(h->session), n_vocab * sizeof(float));
+    }
+}
+
+enum company { ALONE, IN_PLAN, IN_STEP };
+
+static void measure(struct fixture *f, const struct subject *s, const double *weights, size_t n_adapters, size_t chunk,
+                    enum company company, char out[LAM_DIGEST_TEXT])
+{
+    static const double other_weights[4][2] = {{1.0, 1.0}, {-0.5, 1.7}, {1.0, 0.5}, {0.0, 1.0}};
+    lam_error err;
+    size_t n_vocab = fixture_vocab(f);
+    struct history h = {.n = s->n_prompt}, others[NEIGHBOURS];
+    fixture_tokens(1, n_vocab, h.tokens, h.n);
+    lam_composition *c = fixture_compose(f, weights, n_adapters);
+    h.session = fixture_session(c, MAX_PROMPT);
+    for (size_t i = 0; i < NEIGHBOURS; i++) {
+        lam_composition *o = fixture_compose(f, other_weights[i % 4], i % 3);
+        others[i] = (struct history){.session = fixture_session(o, MAX_PROMPT), .n = 40 + 3 * i};
+        lam_composition_free(o);
+        fixture_tokens(100 + i, n_vocab, others[i].tokens, others[i].n);
+    }
+    struct lam_sha256 hash;
+    uint8_t digest[LAM_SHA256_BYTES];
+    lam_sha256_init(&hash);
+    if (company == ALONE) {
+        feed_alone(&h, chunk, &hash);
+    } else if (company == IN_PLAN) {
+        feed_in_company(f, &h, others, chunk, &hash);
+    } else {
+        for (size_t i = 0; i < NEIGHBOURS; i++) /* other lengths */
+            assert_ok(lam_session_feed(others[i].session, others[i].tokens, 1 + 5 * i, NULL, NULL, &err), err);
+        step_in_company(&h, others, &hash, n_vocab);
+    }
+    lam_sha256_final(&hash, digest);
+    lam_digest_text(digest, out);
+    for (size_t i = 0; i < NEIGHBOURS; i++) lam_session_free(others[i].session);
+    lam_session_free(h.session);
+    lam_composition_free(c);
+}
+
+/* One line of the table. The first cell of the first line is the definition: scalar, one thread, alone, the prompt whole. */
+static size_t measure_line(struct fixture *f, const struct subject *s, const double *weights, size_t n_adapters, char want[LAM_DIGEST_TEXT])
+{
+    size_t different = 0;
+    printf("  %-7s %u threads ", lam_engine_isa(f->engine), lam_engine_threads(f->engine));
+    for (size_t company = ALONE; company <= IN_STEP; company++) {
+        printf(" |");
+        for (size_t i = 0; i < N_CHUNKS; i++) {
+            char got[LAM_DIGEST_TEXT];
+            if (company == IN_STEP && chunks[i] != 1) continue;
+            measure(f, s, weights, n_adapters, chunks[i], (enum company)company, got);
+            if (!want[0]) memcpy(want, got, LAM_DIGEST_TEXT);
+            bool same = strcmp(got, want) == 0;
+            different += !same;
+            printf(" %.8s%s", got + 7, same ? "" : "!");
+        }
+    }
+    printf("\n");
+    return different;
+}
+
+static void check_subject(const struct subject *s)
+{
+    struct fixture f;
+    char want[2][LAM_DIGEST_TEXT] = {"", ""};
+    const double weights[] = {1.0, 0.5};
+    size_t different = 0, cells = 0;
+    fixture_import(&f, s->base, s->adapters, 2);
+    for (size_t composed = 0; composed < 2; composed++) {
+        printf("%s, %s, %zu positions\n  isa     threads     | whole    1        7        64       | with 7 others: the same        | step\n",
+               s->name, composed ? "A + 0.5 B" : "base", s->n_prompt);
+        for (size_t v = 0; v < lam_n_variants; v++) {
+            if (!lam_variants[v].supported()) continue;
+            for (size_t t = 0; t < N_THREADS; t++) {
+                fixture_open(&f, &(lam_engine_options){.threads = thread_counts[t], .isa = lam_variants[v].kernels->name,
+                                                       .max_rows = MAX_ROWS});
+                different += measure_line(&f, s, weights, composed ? 2 : 0, want[composed]);
+                cells += 2 * N_CHUNKS + 1;
+                fixture_close(&f);
+            }
+        }
+    }
+    fixture_remove(&f);
+    printf("%s: %zu of %zu cells differ\n\n", s->name, different, cells);
+    assert_int_equal(different, 0);
+    assert_string_not_equal(want[0], want[1]); /* the adapters do something */
+}
+
+static void test_table(void **state)
+{
+    const char *only = getenv("SUBJECT");
+    (void)state;
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        if (!only || strstr(subjects[i].name, only)) check_subject(&subjects[i]);
+}
+
+/* What is asked of a plan decides no bit: logits of the last position alone are those of every position's last. */
+static void test_wanted_rows(void **state)
+{
+    (void)state;
+    struct fixture f;
+    lam_error err;
+    uint32_t tokens[100];
+    char digest[LAM_DIGEST_TEXT];
+    fixture_import(&f, subjects[1].base, subjects[1].adapters, 1);
+    fixture_open(&f, &(lam_engine_options){.threads = 2, .max_rows = 16});
+    fixture_tokens(1, fixture_vocab(&f), tokens, 100);
+    lam_composition *c = fixture_compose(&f, (double[]){1.0}, 1);
+    lam_session *all = fixture_session(c, 100), *last = fixture_session(c, 100);
+    struct lam_sha256 hash;
+    lam_sha256_init(&hash);
+    assert_ok(lam_session_feed(all, tokens, 100, fixture_hash, &hash, &err), err);
+    assert_ok(lam_session_feed(last, tokens, 100, NULL, NULL, &err), err);
+    assert_memory_equal(lam_session_logits(all), lam_session_logits(last), fixture_vocab(&f) * sizeof(float));
+    fixture_digest(c, tokens, 99, digest); /* nothing of it is left behind */
+    fixture_digest(c, tokens, 100, digest);
+    uint8_t bytes[LAM_SHA256_BYTES];
+    char want[LAM_DIGEST_TEXT];
+    lam_sha256_final(&hash, bytes);
+    lam_digest_text(bytes, want);
+    assert_string_equal(digest, want);
+    lam_session_free(all);
+    lam_session_free(last);
+    lam_composition_free(c);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_wanted_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,554 @@
+"""An emulator of the numeric contract nc1 in NumPy, written from docs/numeric.md alone, never from the C kernels.
+
+It runs a GGUF model with float32 operations in the contract's order and writes its logits, so that the C program can
+be compared with something that shares no code with it. It is slow and keeps no cache: the whole sequence is computed
+layer by layer, which the contract says must give the same result.
+
+    python tools/emulator/nc1.py MODEL.gguf --tokens 1,2,3 [--adapter FOLDER[=WEIGHT] ...] -o logits.f32
+    python tools/emulator/nc1.py --index            # adds the nc1 logits of every quantised case of tests/golden
+"""
+import argparse
+import json
+import math
+import re
+import struct
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Q
+
+F = np.float32
+TINY = F(2.0 ** -100)
+
+
+class Refused(Exception):
+    """The contract ends the request: a value is not finite or leaves float16's range."""
+
+
+# ---- block formats: integer codes in groups of 32 -------------------------------------------------------------------
+
+def halves(raw: np.ndarray, at: int) -> np.ndarray:
+    return np.ascontiguousarray(raw[..., at:at + 2]).view(np.float16)[..., 0].astype(F)
+
+
+def nibbles(raw: np.ndarray) -> np.ndarray:
+    return np.concatenate([raw & 15, raw >> 4], axis=-1).astype(np.int16)
+
+
+def fifth_bits(raw: np.ndarray) -> np.ndarray:
+    return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little").astype(np.int16) << 4
+
+
+def six_bit_pairs(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eight scales and eight minima of six bits from the 12 bytes of Q4_K and Q5_K."""
+    a, b, c = raw[..., 0:4], raw[..., 4:8], raw[..., 8:12]
+    sc = np.concatenate([a & 63, (c & 15) | ((a >> 6) << 4)], axis=-1)
+    mn = np.concatenate([b & 63, (c >> 4) | ((b >> 6) << 4)], axis=-1)
+    return sc, mn
+
+
+class Blocks:
+    """A quantised matrix: codes [rows, groups, 32]; per group either a scale `s`, or two integer scales `sc` and `s` = d;
+    and for types with a minimum `m` (sign +1 or -1), or two integer minima `mn` with `m` = dmin."""
+
+    def __init__(self, data: np.ndarray, kind: Q):
+        rows = data.shape[0]
+        size = gguf.GGML_QUANT_SIZES[kind][1]
+        raw = np.ascontiguousarray(data).view(np.uint8).reshape(rows, -1, size)
+        self.sc = self.mn = self.m = None
+        self.sign = F(0)
+        getattr(self, kind.name.lower())(raw, rows)
+        self.codes = self.codes.reshape(rows, -1, 32).astype(np.int8)
+        for name in ("s", "m"):
+            if getattr(self, name) is not None:
+                setattr(self, name, np.ascontiguousarray(getattr(self, name).reshape(rows, -1), dtype=F))
+        for name in ("sc", "mn"):
+            if getattr(self, name) is not None:
+                setattr(self, name, getattr(self, name).reshape(rows, -1, 2).astype(np.int32))
+
+    def q8_0(self, raw, rows):
+        self.s, self.codes = halves(raw, 0), raw[..., 2:].view(np.int8)
+
+    def q4_0(self, raw, rows):
+        self.s, self.codes = halves(raw, 0), nibbles(raw[..., 2:]) - 8
+
+    def q4_1(self, raw, rows):
+        self.s, self.m, self.sign, self.codes = halves(raw, 0), halves(raw, 2), F(1), nibbles(raw[..., 4:])
+
+    def q5_0(self, raw, rows):
+        self.s, self.codes = halves(raw, 0), (nibbles(raw[..., 6:]) | fifth_bits(raw[..., 2:6])) - 16
+
+    def q5_1(self, raw, rows):
+        self.s, self.m, self.sign = halves(raw, 0), halves(raw, 2), F(1)
+        self.codes = nibbles(raw[..., 8:]) | fifth_bits(raw[..., 4:8])
+
+    def q4_k(self, raw, rows):
+        sc, mn = six_bit_pairs(raw[..., 4:16])
+        self.s, self.m, self.sign = halves(raw, 0)[..., None] * sc.astype(F), halves(raw, 2)[..., None] * mn.astype(F), F(-1)
+        qs = raw[..., 16:].reshape(*raw.shape[:2], 4, 32)
+        self.codes = np.stack([qs & 15, qs >> 4], axis=3)
+
+    def q5_k(self, raw, rows):
+        sc, mn = six_bit_pairs(raw[..., 4:16])
+        self.s, self.m, self.sign = halves(raw, 0)[..., None] * sc.astype(F), halves(raw, 2)[..., None] * mn.astype(F), F(-1)
+        high, qs = raw[..., 16:48], raw[..., 48:].reshape(*raw.shape[:2], 4, 32)
+        low = np.stack([qs & 15, qs >> 4], axis=3).reshape(*raw.shape[:2], 8, 32)
+        bits = (high[..., None, :] >> np.arange(8, dtype=np.uint8)[:, None]) & 1
+        self.codes = low | (bits << 4)
+
+    def q6_k(self, raw, rows):
+        ql = raw[..., :128].reshape(*raw.shape[:2], 2, 2, 32)
+        qh = raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32)
+        low = np.stack([ql & 15, ql >> 4], axis=3).reshape(*raw.shape[:2], 2, 4, 32)
+        high = (qh >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]) & 3
+        self.codes = (low | (high << 4)).astype(np.int16) - 32
+        self.sc = raw[..., 192:208].view(np.int8)
+        self.s = np.repeat(halves(raw, 208)[..., None], 8, axis=-1)
+
+    def two_bits(self, qs):
+        return (qs.reshape(*qs.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]) & 3
+
+    def q2_k(self, raw, rows):
+        self.sc, self.mn = raw[..., :16] & 15, raw[..., :16] >> 4
+        self.codes = self.two_bits(raw[..., 16:80])
+        self.s = np.repeat(halves(raw, 80)[..., None], 8, axis=-1)
+        self.m = np.repeat(halves(raw, 82)[..., None], 8, axis=-1)
+        self.sign = F(-1)
+
+    def q3_k(self, raw, rows):
+        low = self.two_bits(raw[..., 32:96]).reshape(*raw.shape[:2], 8, 32).astype(np.int16)
+        bit = (raw[..., None, :32] >> np.arange(8, dtype=np.uint8)[:, None]) & 1
+        self.codes = low - np.where(bit == 1, 0, 4)
+        packed = raw[..., 96:108]
+        nib = np.concatenate([packed[..., :8] & 15, packed[..., :8] >> 4], axis=-1)
+        top = (packed[..., None, 8:12] >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]) & 3
+        self.sc = (nib | (top.reshape(*raw.shape[:2], 16) << 4)).astype(np.int16) - 32
+        self.s = np.repeat(halves(raw, 108)[..., None], 8, axis=-1)
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+def quantise(x: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of x in groups of 32, the last padded with zeros: integer codes [n, groups, 32] and scales [n, groups]."""
+    if not np.isfinite(x).all():
+        raise Refused("an activation is not finite")
+    n, width = x.shape
+    groups = -(-width // 32)
+    padded = np.zeros((n, groups * 32), dtype=F)
+    padded[:, :width] = x
+    padded = padded.reshape(n, groups, 32)
+    amax = np.abs(padded).max(axis=2)
+    live = amax >= TINY
+    safe = np.where(live, amax, F(1))
+    inv = F(top) / safe
+    codes = np.where(live[..., None], np.rint(padded * inv[..., None]), F(0))
+    return codes.astype(np.int32), np.where(live, safe / F(top), F(0))
+
+
+def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Integer products through float64 matrix products: every partial sum is below 2**53, so the result is exact."""
+    return a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def block_product(w: Blocks, x: np.ndarray) -> np.ndarray:
+    codes, xs = quantise(x, 127)
+    acc = np.zeros((x.shape[0], w.codes.shape[0]), dtype=F)
+    for g in range(w.codes.shape[1]):
+        xg, wg, scale = codes[:, g], w.codes[:, g], xs[:, g, None]
+        if w.sc is None:
+            p = exact(xg, wg)
+        else:
+            p = exact(xg[:, :16], wg[:, :16]) * w.sc[:, g, 0] + exact(xg[:, 16:], wg[:, 16:]) * w.sc[:, g, 1]
+        acc = acc + p.astype(F) * (w.s[:, g] * scale)
+        if w.mn is not None:
+            big = xg[:, :16].sum(1)[:, None] * w.mn[:, g, 0] + xg[:, 16:].sum(1)[:, None] * w.mn[:, g, 1]
+            acc = acc - (w.m[:, g] * scale) * big.astype(F)
+        elif w.m is not None:
+            u = scale * xg.sum(1)[:, None].astype(F)
+            acc = acc + w.m[:, g] * u if w.sign > 0 else acc - w.m[:, g] * u
+    return acc
+
+
+def float_product(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    acc = np.zeros((x.shape[0], w.shape[0]), dtype=F)
+    columns = np.ascontiguousarray(w.T)
+    for start in range(0, x.shape[1], 32):
+        part = np.zeros_like(acc)
+        for k in range(start, min(start + 32, x.shape[1])):
+            part = part + columns[k][None, :] * x[:, k, None]
+        acc = acc + part
+    return acc
+
+
+class Matrix:
+    def __init__(self, tensor):
+        self.kind = tensor.tensor_type
+        self.is_float = self.kind in (Q.F32, Q.F16, Q.BF16)
+        self.data = tensor.data
+        self.w = self.rows_f32() if self.is_float else Blocks(self.data, self.kind)
+
+    def rows_f32(self, rows=slice(None)) -> np.ndarray:
+        return gguf.quants.dequantize(np.ascontiguousarray(self.data[rows]), self.kind).astype(F)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return float_product(self.w, x) if self.is_float else block_product(self.w, x)
+
+
+# ---- adapters -------------------------------------------------------------------------------------------------------
+
+class Factor:
+    """One staged factor: float32 on a float matrix, else 14-bit codes in groups of 32 along the sum axis."""
+
+    def __init__(self, w: np.ndarray, staged: bool):
+        self.w, self.staged = np.ascontiguousarray(w, dtype=F), staged
+        if staged:
+            self.codes, self.scale = quantise(self.w, 8191)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        if not self.staged:
+            return float_product(self.w, x)
+        codes, xs = quantise(x, 8191)
+        acc = np.zeros((x.shape[0], self.w.shape[0]), dtype=F)
+        for g in range(codes.shape[1]):
+            acc = acc + exact(codes[:, g], self.codes[:, g]).astype(F) * (self.scale[:, g] * xs[:, g, None])
+        return acc
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    out = {}
+    for name, entry in json.loads(raw[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        data = raw[8 + size + begin:8 + size + end]
+        if entry["dtype"] == "BF16":
+            value = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(F)
+        else:
+            value = np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[entry["dtype"]]).astype(F)
+        out[name] = value.reshape(entry["shape"])
+    return out
+
+
+def matched(pattern: dict, module: str, default):
+    for key, value in pattern.items():
+        if re.match(rf"(.*\.)?({key})$", module):
+            return value
+    return default
+
+
+class Adapter:
+    """A PEFT LoRA folder, keyed by GGUF tensor names. q and k rows follow GGUF's order (interleaved for llama)."""
+
+    NAMES = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
+             "up_proj": "ffn_up", "down_proj": "ffn_down"}
+
+    def __init__(self, folder: str, weight: float, model: "Model"):
+        config = json.loads((Path(folder) / "adapter_config.json").read_text())
+        tensors = read_safetensors(Path(folder) / "adapter_model.safetensors")
+        self.weight, self.scale, self.a, self.b, self.bias = weight, {}, {}, {}, {}
+        for key, value in tensors.items():
+            module, factor = re.fullmatch(
+                r"base_model\.model\.(.*?)\.(lora_A\.weight|lora_B\.weight|lora_embedding_A|lora_embedding_B"
+                r"|base_layer\.bias|bias)", key).groups()
+            leaf = module.split(".")[-1]
+            name = {"embed_tokens": "token_embd", "lm_head": "output"}.get(leaf) or \
+                f"blk.{module.split('.')[2]}.{self.NAMES[leaf]}"
+            if model.arch == "llama" and leaf in ("q_proj", "k_proj") and not factor.startswith("lora_A"):
+                heads = model.heads if leaf == "q_proj" else model.kv_heads
+                value = value.reshape(heads, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
+            if factor.endswith("bias"):
+                self.bias[name] = value
+                continue
+            staged = not model.matrix_of(name).is_float
+            is_a = "A" in factor
+            (self.a if is_a else self.b)[name] = Factor(value, staged)
+            if is_a:
+                r = matched(config["rank_pattern"], module, config["r"])
+                alpha = matched(config["alpha_pattern"], module, config["lora_alpha"])
+                assert r == value.shape[0], (module, r, value.shape)
+                s = alpha / math.sqrt(r) if config["use_rslora"] else alpha / r
+                self.scale[name] = F(weight * s)
+
+    def add(self, name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if name not in self.a:
+            return y
+        return y + self.b[name](self.scale[name] * self.a[name](x))
+
+    def add_embedding(self, y: np.ndarray, ids) -> np.ndarray:
+        """Factors of an embedding stay float32, whatever the embedding's type."""
+        if "token_embd" not in self.a:
+            return y
+        a, b = self.a["token_embd"].w, self.b["token_embd"].w
+        delta = np.zeros_like(y)
+        for k in range(a.shape[0]):
+            delta = delta + b[None, :, k] * (self.scale["token_embd"] * a[k, ids])[:, None]
+        return y + delta
+
+    def replace_bias(self, name: str, bias):
+        if name not in self.bias:
+            return bias
+        new = self.bias[name]
+        return new if self.weight == 1 else bias + F(self.weight) * (new - bias)
+
+
+# ---- functions ------------------------------------------------------------------------------------------------------
+
+def tree16(lanes: np.ndarray) -> np.ndarray:
+    for half in (8, 4, 2, 1):
+        lanes = lanes[..., :half] + lanes[..., half:2 * half]
+    return lanes[..., 0]
+
+
+def lane_sum(terms: np.ndarray) -> np.ndarray:
+    """Sixteen lanes over the last axis, each summed in order, then the tree. `terms` are already rounded products."""
+    width = terms.shape[-1]
+    padded = np.zeros((*terms.shape[:-1], -(-width // 16) * 16), dtype=F)
+    padded[..., :width] = terms
+    padded = padded.reshape(*terms.shape[:-1], -1, 16)
+    acc = np.zeros((*terms.shape[:-1], 16), dtype=F)
+    for i in range(padded.shape[-2]):
+        acc = acc + padded[..., i, :]
+    return tree16(acc)
+
+
+EXP_LOG2E, EXP_MAGIC = F(float.fromhex("0x1.715476p+0")), F(float.fromhex("0x1.8p23"))
+EXP_LN2_HIGH, EXP_LN2_LOW = F(float.fromhex("0x1.63p-1")), F(float.fromhex("-0x1.bd0106p-13"))
+EXP_C = [F(float.fromhex(c)) for c in ("0x1.6a234ep-10", "0x1.123a6cp-7", "0x1.5558f4p-5", "0x1.555490p-3", "0x1.fffffcp-2")]
+
+
+def exp(x: np.ndarray) -> np.ndarray:
+    clamped = np.clip(x, F(-87), F(88))
+    n = (clamped * EXP_LOG2E + EXP_MAGIC) - EXP_MAGIC
+    r = (clamped - n * EXP_LN2_HIGH) - n * EXP_LN2_LOW
+    p = EXP_C[0]
+    for c in EXP_C[1:]:
+        p = p * r + c
+    e = F(1) + (r + (r * r) * p)
+    scaled = (e.view(np.int32) + (n.astype(np.int32) << 23)).view(F)
+    return np.where(x < F(-87), F(0), scaled)
+
+
+def rms_norm(x: np.ndarray, w: np.ndarray, eps: np.float32) -> np.ndarray:
+    r = F(1) / np.sqrt(lane_sum(x * x) / F(x.shape[-1]) + eps)
+    return (x * r[..., None]) * w
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (F(1) + exp(-x))
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    u = (x * F(1.5957691216)) * (F(1) + F(0.044715) * (x * x))
+    return x / (F(1) + exp(-u))
+
+
+def soft_cap(x: np.ndarray, cap: float | None) -> np.ndarray:
+    if not cap:
+        return x
+    return (np.float64(cap) * np.tanh(x.astype(np.float64) / np.float64(cap))).astype(F)
+
+
+# ---- the model ------------------------------------------------------------------------------------------------------
+
+class Model:
+    def __init__(self, path: str):
+        reader = gguf.GGUFReader(path)
+        self.fields = {k: v.contents() for k, v in reader.fields.items() if not k.startswith("tokenizer.")}
+        self.tensors = {t.name: t for t in reader.tensors}
+        self.arch = self.fields["general.architecture"]
+        if self.arch not in ("llama", "qwen2", "qwen3", "gemma3"):
+            raise SystemExit(f"architecture {self.arch} is not emulated")
+        self.layers, self.d = self.key("block_count"), self.key("embedding_length")
+        self.heads = self.key("attention.head_count")
+        self.kv_heads = self.key("attention.head_count_kv", self.heads)
+        self.head_dim = self.key("attention.key_length", self.d // self.heads)
+        self.eps = F(self.key("attention.layer_norm_rms_epsilon"))
+        self.window = self.key("attention.sliding_window", 0) if self.arch == "gemma3" else 0
+        self.period = self.key("attention.sliding_window_pattern", 6)
+        self.has_blocks = any(t.tensor_type not in (Q.F32, Q.F16, Q.BF16) for t in self.tensors.values())
+        self.cache: dict[str, Matrix] = {}
+
+    def key(self, name, default=None):
+        value = self.fields.get(f"{self.arch}.{name}", default)
+        if value is None:
+            raise SystemExit(f"missing key {self.arch}.{name}")
+        return value
+
+    def matrix_of(self, name: str) -> Matrix:
+        if name == "output" and "output.weight" not in self.tensors:
+            name = "token_embd"
+        if name not in self.cache:
+            self.cache[name] = Matrix(self.tensors[name + ".weight"])
+        return self.cache[name]
+
+    def vector(self, name: str) -> np.ndarray | None:
+        t = self.tensors.get(name)
+        return None if t is None else gguf.quants.dequantize(t.data, t.tensor_type).astype(F)
+
+    def is_local(self, layer: int) -> bool:
+        return self.window > 0 and (layer + 1) % self.period != 0
+
+    def rotations(self, layer: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """cos and sin [position, pair], float64 inside, rounded once."""
+        local = self.is_local(layer)
+        base = self.key("rope.freq_base_swa", 10000.0) if local else self.key("rope.freq_base", 10000.0)
+        dim = self.key("rope.dimension_count", self.head_dim)
+        inv = np.exp(-np.arange(0, dim, 2, dtype=np.float64) / dim * np.log(np.float64(base)))
+        kind = self.fields.get(f"{self.arch}.rope.scaling.type", "none")
+        factor = self.fields.get(f"{self.arch}.rope.scaling.factor", 1.0)
+        magnitude = 1.0
+        if kind == "linear" and not local:
+            inv = inv / factor
+        elif kind == "yarn":
+            inv, magnitude = self.yarn(inv, base, dim, factor)
+        elif kind not in ("none", "linear"):
+            raise SystemExit(f"rope scaling {kind} is not emulated")
+        if "rope_freqs.weight" in self.tensors:
+            inv = inv / self.vector("rope_freqs.weight").astype(np.float64)
+        angle = np.arange(count, dtype=np.float64)[:, None] * inv.astype(F).astype(np.float64)
+        return (np.cos(angle) * magnitude).astype(F), (np.sin(angle) * magnitude).astype(F)
+
+    def yarn(self, inv, base, dim, factor):
+        old = self.key("rope.scaling.original_context_length")
+
+        def turn(rotations):
+            return dim * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(base))
+
+        low, high = max(math.floor(turn(32.0)), 0), min(math.ceil(turn(1.0)), dim - 1)
+        ramp = np.clip((np.arange(dim // 2) - low) / max(high - low, 0.001), 0, 1)
+        return inv / factor * ramp + inv * (1 - ramp), 0.1 * math.log(factor) + 1.0
+
+    def rope(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+        """x [n, heads, head_dim]; pairs are neighbours for llama and halves for the others."""
+        out, pairs = x.copy(), cos.shape[1]
+        first, second = (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if self.arch == "llama" else \
+            (slice(0, pairs), slice(pairs, 2 * pairs))
+        a, b, c, s = x[..., first], x[..., second], cos[:, None], sin[:, None]
+        out[..., first] = a * c - b * s
+        out[..., second] = a * s + b * c
+        return out
+
+    def project(self, name: str, x: np.ndarray, adapters) -> np.ndarray:
+        y = self.matrix_of(name)(x)
+        for adapter in adapters:
+            y = adapter.add(name, y, x)
+        bias = self.vector(name + ".bias")
+        for adapter in adapters:
+            bias = adapter.replace_bias(name, bias)
+        return y if bias is None else y + bias
+
+    def attend(self, q, k, v, window: int) -> np.ndarray:
+        """q [n, heads, dim], k and v [n, kv_heads, dim] as stored, read back in float32."""
+        n, group = q.shape[0], self.heads // self.kv_heads
+        scaled = q * F(1.0 / math.sqrt(self.head_dim))
+        out = np.empty_like(q)
+        position = np.arange(n)
+        visible = position[None, :] <= position[:, None]
+        if window:
+            visible &= position[None, :] > position[:, None] - window
+        for h in range(self.heads):
+            kh, vh = k[:, h // group], v[:, h // group]
+            score = np.zeros((n, n), dtype=F)
+            for d in range(self.head_dim):
+                score = score + scaled[:, h, d, None] * kh[None, :, d]
+            score = np.where(visible, soft_cap(score, self.fields.get(f"{self.arch}.attn_logit_softcapping")), F(-np.inf))
+            delta = score - score.max(axis=1, keepdims=True)
+            p = np.where(delta < F(-64), F(0), exp(np.maximum(delta, F(-80))))
+            total_l, total_o = np.zeros(n, dtype=F), np.zeros((n, self.head_dim), dtype=F)
+            for start in range(0, n, 256):
+                stop = min(start + 256, n)
+                o = np.zeros_like(total_o)
+                for t in range(start, stop):
+                    o = o + p[:, t, None] * vh[t][None, :]
+                total_l = total_l + lane_sum(p[:, start:stop])
+                total_o = total_o + o
+            out[:, h] = total_o / total_l[:, None]
+        return out.reshape(n, -1)
+
+    def stored(self, x: np.ndarray, kv: str) -> np.ndarray:
+        if kv == "f32":
+            return x
+        with np.errstate(over="ignore"):
+            half = x.astype(np.float16)
+        if not np.isfinite(half).all():
+            raise Refused("a key or value leaves float16's range")
+        return half.astype(F)
+
+    def forward(self, tokens, adapters=(), kv=None, first_row=0) -> np.ndarray:
+        kv = kv or ("f16" if self.has_blocks else "f32")
+        n, gemma = len(tokens), self.arch == "gemma3"
+        embed_scale = F(math.sqrt(self.d)) if gemma else None
+        x = self.matrix_of("token_embd").rows_f32(list(tokens))
+        for adapter in adapters:
+            x = adapter.add_embedding(x, list(tokens))
+        x = x * embed_scale if gemma else x
+        for i in range(self.layers):
+            def norm(value, name):
+                return rms_norm(value, self.vector(f"blk.{i}.{name}.weight"), self.eps)
+
+            h = norm(x, "attn_norm")
+            q, k, v = (self.project(f"blk.{i}.attn_{c}", h, adapters) for c in "qkv")
+            q, k, v = q.reshape(n, self.heads, -1), k.reshape(n, self.kv_heads, -1), v.reshape(n, self.kv_heads, -1)
+            if f"blk.{i}.attn_q_norm.weight" in self.tensors:
+                q, k = norm(q, "attn_q_norm"), norm(k, "attn_k_norm")
+            cos, sin = self.rotations(i, n)
+            q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
+            y = self.attend(q, self.stored(k, kv), self.stored(v, kv), self.window if self.is_local(i) else 0)
+            y = self.project(f"blk.{i}.attn_output", y, adapters)
+            x = x + (norm(y, "post_attention_norm") if gemma else y)
+            h = norm(x, "ffn_norm")
+            gate, up = (self.project(f"blk.{i}.ffn_{c}", h, adapters) for c in ("gate", "up"))
+            y = self.project(f"blk.{i}.ffn_down", (gelu_tanh(gate) if gemma else silu(gate)) * up, adapters)
+            x = x + (norm(y, "post_ffw_norm") if gemma else y)
+        h = rms_norm(x[first_row:], self.vector("output_norm.weight"), self.eps)
+        return soft_cap(self.project("output", h, adapters), self.fields.get(f"{self.arch}.final_logit_softcapping"))
+
+
+def run_index() -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
+    from common import GOLDEN, load_index, put, save_index, save_logits
+    index = load_index()
+    index["cases"] = [c for c in index["cases"] if c["rule"] != "nc1"]
+    for case in [c for c in index["cases"] if c["rule"] == "report"]:
+        model = Model(str(GOLDEN / case["path"]))
+        adapters = [Adapter(str(GOLDEN / a["path"]), a["weight"], model) for a in case["adapters"]]
+        logits = model.forward(case["tokens"], adapters, first_row=case["first_row"])
+        reference = np.fromfile(GOLDEN / case["logits"], "<f4").reshape(logits.shape)
+        cosine = float((logits * reference).sum() / np.linalg.norm(logits) / np.linalg.norm(reference))
+        worst = float(np.abs(logits - reference).max() / np.abs(reference).max())
+        saved = save_logits(str(Path(case["logits"]).parent / ("nc1-" + case["id"].split("/", 1)[1] + ".f32")), logits)
+        put(index, "cases", {**case, "id": case["id"] + ":nc1", "rule": "nc1", **saved})
+        print(f"{case['id']}: cosine to HF {cosine:.6f}, max |delta| / max |logit| {worst:.2e}", flush=True)
+    save_index(index)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--tokens", help="comma-separated ids")
+    parser.add_argument("--adapter", action="append", default=[], metavar="FOLDER[=WEIGHT]")
+    parser.add_argument("--kv", choices=["f16", "f32"], help="default: as the contract says for the base")
+    parser.add_argument("--first-row", type=int, default=0)
+    parser.add_argument("--index", action="store_true")
+    parser.add_argument("-o", "--output")
+    args = parser.parse_args()
+    if args.index:
+        return run_index()
+    model = Model(args.model)
+    adapters = []
+    for text in args.adapter:
+        folder, _, weight = text.partition("=")
+        adapters.append(Adapter(folder, float(weight or 1), model))
+    logits = model.forward([int(t) for t in args.tokens.split(",")], adapters, args.kv, args.first_row)
+    if args.output:
+        Path(args.output).write_bytes(logits.astype("<f4").tobytes())
+    for row in logits:
+        print(int(row.argmax()), float(row.max()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+#!/usr/bin/env node
+// The command line, compiled to WebAssembly, under Node 18 or later: node wasm/lamina.mjs ARGUMENTS…
+// LAMINA_WASM names another module than build/wasm/lamina.wasm.
+
+import { readFileSync } from 'node:fs';
+import { Exit, wasiImports } from './wasi.mjs';
+
+function load() {
+    const file = process.env.LAMINA_WASM ?? new URL('../build/wasm/lamina.wasm', import.meta.url);
+    try {
+        return readFileSync(file);
+    } catch (problem) {
+        console.error(`lamina: ${problem.message}; \`make wasm\` builds it`);
+        process.exit(3);
+    }
+}
+
+let instance;
+const imports = wasiImports({
+    args: ['lamina', ...process.argv.slice(2)],
+    env: { ...process.env, PWD: process.cwd() }, // folder.c goes there
+    memory: () => instance.exports.memory,
+});
+({ instance } = await WebAssembly.instantiate(load(), { wasi_snapshot_preview1: imports }));
+try {
+    instance.exports._start();
+} catch (problem) {
+    if (problem instanceof Exit) process.exit(problem.code);
+    console.error(`lamina: the WebAssembly program stopped: ${problem.stack}`);
+    process.exit(70);
+}
