@@ -28,10 +28,62 @@ LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
 
-.PHONY: all run test check deps wasm fuzz mutants bench install clean
+.PHONY: all run test tests test-asan test-tsan deps wasm fuzz mutants bench install clean
 .SECONDARY:
 
-all: $(B)/lamina $(B)/liblamina.a $(B)/liblamina.so $(B)/examples/hello
+all: $(B)/lamina $(B)/liblamina.a $(B)/liblamina.so $(B)/lamina.pc $(B)/examples/hello $(B)/examples/story
+
+JOBS := -j$(shell nproc 2>/dev/null || echo 2)
+
+deps:
+	@tools/deps.sh
+
+# The main job: the default model, its two specialists, and back.
+DEMO := $(B)/demo
+run: deps
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@mkdir -p $(DEMO)
+	@$(B)/lamina import data/stories260K-Q8_0.gguf -o $(DEMO)/stories.slm -q
+	@$(B)/lamina import data/adapters/shakespeare -m $(DEMO)/stories.slm -o $(DEMO)/shakespeare.slm
+	@$(B)/lamina import data/adapters/oz -m $(DEMO)/stories.slm -o $(DEMO)/oz.slm
+	@echo
+	@$(B)/examples/story $(DEMO)/stories.slm $(DEMO)/shakespeare.slm $(DEMO)/oz.slm
+
+test:
+	@tools/deps.sh --test --wasm
+	@$(MAKE) --no-print-directory $(JOBS) all tests wasm
+	@tools/run_tests.sh $(B) $(TESTS)
+
+tests: $(TESTS)
+
+# The same suites under sanitizers, in build folders of their own.
+SANITIZE_FLAGS := -O1 -g -fno-omit-frame-pointer
+test-asan:
+	@tools/deps.sh --test
+	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/asan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all" \
+	    LDFLAGS="-fsanitize=address,undefined" all tests
+	@tools/run_tests.sh $(B)/asan $(TESTS:$(B)/%=$(B)/asan/%)
+
+test-tsan:
+	@tools/deps.sh --test
+	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/tsan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=thread" LDFLAGS="-fsanitize=thread" all tests
+	@tools/run_tests.sh $(B)/tsan $(TESTS:$(B)/%=$(B)/tsan/%)
+
+$(B)/lamina.pc: Makefile
+	@mkdir -p $(@D)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: Lamina' \
+	    'Description: quantised transformer bases with exact, reversible adapter overlays' 'Version: $(VERSION)' \
+	    'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -llamina' 'Libs.private: -lpthread -lm' 'Cflags: -I$${includedir}' > $@
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/lamina
+	install -m 755 $(B)/lamina $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(B)/liblamina.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(B)/liblamina.so $(DESTDIR)$(PREFIX)/lib/liblamina.so.$(VERSION)
+	ln -sf liblamina.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblamina.so.0
+	ln -sf liblamina.so.0 $(DESTDIR)$(PREFIX)/lib/liblamina.so
+	install -m 644 $(B)/lamina.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
+	install -m 644 include/lamina/*.h $(DESTDIR)$(PREFIX)/include/lamina/
 
 # One instruction set a file; the flags never reach another file.
 $(B)/src/kernels/%_avx2.o: ISA = -mavx2 -mf16c

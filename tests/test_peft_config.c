@@ -248,7 +248,7 @@ static void other_texts_are_refused(void **state)
 static void work_is_bounded(void **state)
 {
     (void)state;
-    json_t *target = json_string("(([a-z.]+)+)+([0-9._a-z]*)*[!]");
+    json_t *target = json_string("(([a-z._0-9]+)+)+[^a-z._0-9]");
     struct lam_module_rules rules = {.target_modules = target};
     struct lam_module_match *m;
     lam_error err = {0};

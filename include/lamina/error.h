@@ -4,6 +4,12 @@
 #ifndef LAMINA_ERROR_H
 #define LAMINA_ERROR_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LAM_API __attribute__((visibility("default")))
+
 typedef enum lam_code {
     LAM_OK = 0,
 
@@ -74,6 +80,10 @@ typedef struct lam_error {
 } lam_error;
 
 /* The stable name of a code, such as "LAM_E_SHAPE". Never NULL. */
-const char *lam_code_name(lam_code code);
+LAM_API const char *lam_code_name(lam_code code);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -24,8 +24,6 @@
 extern "C" {
 #endif
 
-#define LAM_API __attribute__((visibility("default")))
-
 /* "sha256:" + 64 hex digits + zero */
 #define LAM_DIGEST_TEXT 72
 

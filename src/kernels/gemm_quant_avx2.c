@@ -298,10 +298,15 @@ INLINE void one_row(enum lam_dtype dtype, enum lam_form form, const uint8_t *til
         for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
             for (size_t line = 0; line < block_bytes; line += 64) prefetch(tile + line, 4096);
             for (size_t half = 0; half < 2; half++) {
-                const int8_t *q = forget(x->q + (from + g) * LAM_GROUP);
-                const float *xs = forget(x->scale + from + g);
-                const struct terms *t = forget(&terms);
+                const int8_t *q = x->q + (from + g) * LAM_GROUP;
+                const float *xs = x->scale + from + g;
+                const struct terms *t = &terms;
                 struct block block;
+                if (block_groups > 1) {
+                    q = forget(q);
+                    xs = forget(xs);
+                    t = forget(t);
+                }
                 open_block(dtype, tile, half, &block);
 #pragma GCC unroll 8
                 for (size_t i = 0; i < block_groups; i++) {

@@ -5,7 +5,8 @@
 
 /* Spelled out because PCRE2's own \s and \w change between its versions and differ from Unicode's White_Space. */
 #define SPACE_ITEMS "\\x{9}-\\x{d}\\x{85}\\p{Z}"
-#define WORD_ITEMS "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
+/* Oniguruma's \w: alphabetic (letters, letter numbers, circled letters), marks, decimal digits, connectors. */
+#define WORD_ITEMS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 #define MAX_DEPTH 32
 

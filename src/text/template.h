@@ -1,11 +1,12 @@
 /* Chat templates: a sandboxed interpreter for the part of Jinja that chat templates use.
  *
  * The reference is Jinja2 3.1 as transformers sets it up: an immutable sandbox, trim_blocks, lstrip_blocks,
- * break and continue, the generation tag (its body is rendered as it stands), a tojson that doesn't escape HTML, raise_exception and
- * strftime_now. What differs, on purpose:
+ * break and continue, the generation tag (its body is rendered as it stands), a tojson that doesn't escape HTML,
+ * raise_exception and strftime_now. What differs, on purpose:
  *   - a lazy sequence (map, selectattr, range, dict.items ...) may be counted, indexed and turned into JSON;
  *     printing one is an error, where Jinja2 prints a memory address;
  *   - integers have 64 bits; one that doesn't fit is an error;
+ *   - strings behind the filter safe escape the other side of a +, as in Jinja2, but lose that in methods and filters;
  *   - include, import, extends, block, do, autoescape, recursive loops and rarely used filters, tests and
  *     methods are errors that name them.
  * An unknown filter or test is an error only once it is reached, as in Jinja2. */

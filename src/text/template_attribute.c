@@ -5,7 +5,7 @@
 
 static lam_code fail_undefined(struct lam_tpl_run *run, struct lam_tpl_text name)
 {
-    return lam_tpl_fail(run, "'%.*s' is undefined", (int)(name.len < 100 ? name.len : 100), name.s);
+    return lam_tpl_fail(run, "'%.*s' is undefined", LAM_TPL_SHOWN(name));
 }
 
 static lam_code bind_method(struct lam_tpl_run *run, struct lam_tpl_value self, struct lam_tpl_text name,

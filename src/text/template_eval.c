@@ -57,7 +57,7 @@ static lam_code add_named(struct lam_tpl_run *run, struct lam_tpl_dict *named, s
     const struct lam_tpl_value *old;
     if (key.kind != LAM_TPL_STRING) return lam_tpl_fail(run, "argument names must be strings");
     LAM_TRY(lam_tpl_dict_find(run, named, key, &old));
-    if (old) return lam_tpl_fail(run, "the argument '%.*s' is given twice", (int)(key.text.len < 100 ? key.text.len : 100), key.text.s);
+    if (old) return lam_tpl_fail(run, "the argument '%.*s' is given twice", LAM_TPL_SHOWN(key.text));
     return lam_tpl_dict_set(run, named, key, value);
 }
 
@@ -116,8 +116,7 @@ static lam_code capture(struct lam_tpl_run *run, struct lam_tpl_scope *scope, co
 
 static lam_code no_argument(struct lam_tpl_run *run, const struct lam_tpl_node *macro, struct lam_tpl_text name)
 {
-    return lam_tpl_fail(run, "the macro %.*s has no argument '%.*s'", (int)(macro->name.len < 100 ? macro->name.len : 100),
-                        macro->name.s, (int)(name.len < 100 ? name.len : 100), name.s);
+    return lam_tpl_fail(run, "the macro %.*s has no argument '%.*s'", LAM_TPL_SHOWN(macro->name), LAM_TPL_SHOWN(name));
 }
 
 /* Bind what the parameters don't take: caller, kwargs and varargs. used[i]: the i-th named argument is taken. */
@@ -135,8 +134,7 @@ static lam_code bind_special(struct lam_tpl_run *run, struct lam_tpl_scope *scop
         else return no_argument(run, macro, args->names[i]);
     }
     if (args->n > macro->n && !macro->takes_varargs)
-        return lam_tpl_fail(run, "the macro %.*s takes %u arguments, not %zu", (int)(macro->name.len < 100 ? macro->name.len : 100),
-                            macro->name.s, (unsigned)macro->n, args->n);
+        return lam_tpl_fail(run, "the macro %.*s takes %u arguments, not %zu", LAM_TPL_SHOWN(macro->name), (unsigned)macro->n, args->n);
     for (size_t i = macro->n; i < args->n; i++) LAM_TRY(lam_tpl_list_push(run, varargs.list, args->values[i]));
     if (macro->takes_caller) LAM_TRY(lam_tpl_scope_set(run, scope, LAM_TPL_TEXT("caller"), caller));
     if (macro->takes_kwargs) LAM_TRY(lam_tpl_scope_set(run, scope, LAM_TPL_TEXT("kwargs"), kwargs));
@@ -175,7 +173,7 @@ static lam_code call_value(struct lam_tpl_run *run, struct lam_tpl_value callee,
     case LAM_TPL_METHOD: return lam_tpl_call_method(run, callee.method, args, out);
     case LAM_TPL_FUNCTION: return lam_tpl_call_function(run, callee.function, args, out);
     case LAM_TPL_UNDEFINED:
-        return lam_tpl_fail(run, "'%.*s' is undefined and can't be called", (int)(callee.text.len < 100 ? callee.text.len : 100), callee.text.s);
+        return lam_tpl_fail(run, "'%.*s' is undefined and can't be called", LAM_TPL_SHOWN(callee.text));
     default: return lam_tpl_fail(run, "a value of type %s can't be called", lam_tpl_type_name(callee));
     }
 }

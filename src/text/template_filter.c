@@ -17,19 +17,14 @@ static lam_code finish(struct lam_tpl_run *run, lam_code code, struct lam_str *s
 }
 
 /* A method of str, applied to str(v). */
-static lam_code by_method(struct lam_tpl_run *run, struct lam_tpl_value v, struct lam_tpl_text name,
+static lam_code by_method(struct lam_tpl_run *run, struct lam_tpl_value v, const char *name,
                           const struct lam_tpl_args *args, struct lam_tpl_value *out)
 {
     struct lam_tpl_text text = {"", 0};
     LAM_TRY(lam_tpl_to_text(run, v, &text));
-    struct lam_tpl_method method = {lam_tpl_string(text), name};
+    struct lam_tpl_method method = {lam_tpl_string(text), {name, strlen(name)}};
     return lam_tpl_call_method(run, &method, args, out);
 }
-
-static lam_code filter_upper(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return by_method(r, v, LAM_TPL_TEXT("upper"), a, out); }
-static lam_code filter_lower(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return by_method(r, v, LAM_TPL_TEXT("lower"), a, out); }
-static lam_code filter_capitalize(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return by_method(r, v, LAM_TPL_TEXT("capitalize"), a, out); }
-static lam_code filter_trim(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return by_method(r, v, LAM_TPL_TEXT("strip"), a, out); }
 
 static lam_code filter_replace(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
                                struct lam_tpl_value *out)
@@ -45,7 +40,7 @@ static lam_code filter_replace(struct lam_tpl_run *run, struct lam_tpl_value v, 
     }
     if (bound[2]) values[2] = *bound[2];
     struct lam_tpl_args positional = {.n = 3, .values = values};
-    return by_method(run, v, LAM_TPL_TEXT("replace"), &positional, out);
+    return by_method(run, v, "replace", &positional, out);
 }
 
 /* Jinja's title: words begin behind white space and - ( { [ <. */
@@ -256,24 +251,27 @@ static lam_code filter_round(struct lam_tpl_run *run, struct lam_tpl_value v, co
     return LAM_OK;
 }
 
+/* fn is NULL where the filter is the method of str(v) that `method` names. */
 static const struct {
-    const char *name;
+    const char *name, *method;
     filter_fn *fn;
 } filters[] = {
-    {"abs", filter_abs}, {"capitalize", filter_capitalize}, {"count", filter_length}, {"d", filter_default},
-    {"default", filter_default}, {"float", filter_float}, {"indent", filter_indent}, {"int", filter_int},
-    {"length", filter_length}, {"lower", filter_lower}, {"replace", filter_replace}, {"round", filter_round},
-    {"safe", filter_safe}, {"string", filter_string}, {"title", filter_title}, {"tojson", filter_tojson},
-    {"trim", filter_trim}, {"upper", filter_upper},
+    {"capitalize", "capitalize", NULL}, {"lower", "lower", NULL}, {"trim", "strip", NULL}, {"upper", "upper", NULL},
+    {"abs", NULL, filter_abs}, {"count", NULL, filter_length}, {"d", NULL, filter_default},
+    {"default", NULL, filter_default}, {"float", NULL, filter_float}, {"indent", NULL, filter_indent},
+    {"int", NULL, filter_int}, {"length", NULL, filter_length}, {"replace", NULL, filter_replace},
+    {"round", NULL, filter_round}, {"safe", NULL, filter_safe}, {"string", NULL, filter_string},
+    {"title", NULL, filter_title}, {"tojson", NULL, filter_tojson},
 };
 
-/* found stays false when name is no filter. */
+/* *found is false when name is no filter. */
 static lam_code apply(struct lam_tpl_run *run, struct lam_tpl_text name, struct lam_tpl_value v,
                       const struct lam_tpl_args *args, struct lam_tpl_value *out, bool *found)
 {
     *found = true;
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (lam_tpl_text_is(name, filters[i].name)) return filters[i].fn(run, v, args, out);
+        if (lam_tpl_text_is(name, filters[i].name))
+            return filters[i].fn ? filters[i].fn(run, v, args, out) : by_method(run, v, filters[i].method, args, out);
     return lam_tpl_apply_sequence_filter(run, name, v, args, out, found);
 }
 
@@ -287,5 +285,5 @@ lam_code lam_tpl_apply_filter(struct lam_tpl_run *run, struct lam_tpl_text name,
     run->depth++;
     LAM_TRY(apply(run, name, v, args, out, &found));
     run->depth--;
-    return found ? LAM_OK : lam_tpl_fail(run, "the filter '%.*s' is not supported", (int)(name.len < 100 ? name.len : 100), name.s);
+    return found ? LAM_OK : lam_tpl_fail(run, "the filter '%.*s' is not supported", LAM_TPL_SHOWN(name));
 }

@@ -15,7 +15,7 @@ lam_code lam_tpl_bind(struct lam_tpl_run *run, const char *what, const struct la
     for (size_t k = 0; k < args->n_named; k++) {
         size_t i = 0;
         while (i < n && !lam_tpl_text_is(args->names[k], names[i])) i++;
-        if (i == n) return lam_tpl_fail(run, "%s has no argument '%.*s'", what, (int)(args->names[k].len < 100 ? args->names[k].len : 100), args->names[k].s);
+        if (i == n) return lam_tpl_fail(run, "%s has no argument '%.*s'", what, LAM_TPL_SHOWN(args->names[k]));
         if (out[i]) return lam_tpl_fail(run, "%s got the argument '%s' twice", what, names[i]);
         out[i] = &args->values[args->n + k];
     }

@@ -4,26 +4,34 @@
 
 #include <string.h>
 
-typedef lam_code method_fn(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                           struct lam_tpl_value *out);
+struct call {
+    struct lam_tpl_run *run;
+    const struct method *method;
+    struct lam_tpl_value self;
+    const struct lam_tpl_args *args;
+};
+
+/* fn is NULL for a method that Python has and that is not supported here. */
+struct method {
+    const char *name;
+    lam_code (*fn)(const struct call *call, struct lam_tpl_value *out);
+    unsigned variant; /* for functions that serve several methods */
+};
+
+enum { LEFT = 1, RIGHT = 2, KEYS = 1, VALUES = 2 };
 
 /* ---- strings ---- */
 
-static lam_code in_case(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                        const struct lam_tpl_args *args, enum lam_tpl_case to, struct lam_tpl_value *out)
+static lam_code in_case(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     struct lam_str s = {0};
-    LAM_TRY(lam_tpl_bind(run, what, args, NULL, 0, 0, NULL));
-    lam_code code = lam_tpl_put_case(run, self.text, to, &s);
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, NULL, 0, 0, NULL));
+    lam_code code = lam_tpl_put_case(run, call->self.text, (enum lam_tpl_case)call->method->variant, &s);
     if (code == LAM_OK) code = lam_tpl_string_copy(run, s.data, s.len, out);
     lam_str_release(&s);
     return code;
 }
-
-static lam_code str_upper(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return in_case(r, v, "upper", a, LAM_TPL_UPPER, out); }
-static lam_code str_lower(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return in_case(r, v, "lower", a, LAM_TPL_LOWER, out); }
-static lam_code str_title(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return in_case(r, v, "title", a, LAM_TPL_TITLE, out); }
-static lam_code str_capitalize(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return in_case(r, v, "capitalize", a, LAM_TPL_CAPITALIZE, out); }
 
 /* Whether the character at s[0..len) is one of set's, or white space without a set; *size is its length. */
 static bool strippable(const char *s, size_t len, const struct lam_tpl_text *set, size_t *size)
@@ -35,31 +43,28 @@ static bool strippable(const char *s, size_t len, const struct lam_tpl_text *set
     return false;
 }
 
-static lam_code strip(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                      const struct lam_tpl_args *args, bool left, bool right, struct lam_tpl_value *out)
+static lam_code strip(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"chars"};
     const struct lam_tpl_value *arg;
-    struct lam_tpl_text set = {"", 0}, t = self.text;
+    struct lam_tpl_text set = {"", 0}, t = call->self.text;
     size_t size, begin = 0, end = t.len;
-    LAM_TRY(lam_tpl_bind(run, what, args, names, 1, 0, &arg));
-    LAM_TRY(lam_tpl_arg_text(run, what, arg, &set));
+    unsigned sides = call->method->variant;
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 0, &arg));
+    LAM_TRY(lam_tpl_arg_text(run, call->method->name, arg, &set));
     const struct lam_tpl_text *chars = arg && arg->kind == LAM_TPL_STRING ? &set : NULL;
-    while (left && begin < end && strippable(t.s + begin, end - begin, chars, &size)) begin += size;
-    while (right && end > begin) {
+    LAM_TRY(lam_tpl_tick(run, t.len / 16 * (1 + set.len / 4)));
+    while ((sides & LEFT) && begin < end && strippable(t.s + begin, end - begin, chars, &size)) begin += size;
+    while ((sides & RIGHT) && end > begin) {
         size_t at = end - 1;
         while (at > begin && ((unsigned char)t.s[at] & 0xc0) == 0x80) at--;
         if (!strippable(t.s + at, end - at, chars, &size)) break;
         end = at;
     }
-    LAM_TRY(lam_tpl_tick(run, (t.len - (end - begin)) / 16 * (1 + set.len / 4)));
     *out = lam_tpl_string((struct lam_tpl_text){t.s + begin, end - begin});
     return LAM_OK;
 }
-
-static lam_code str_strip(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return strip(r, v, "strip", a, true, true, out); }
-static lam_code str_lstrip(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return strip(r, v, "lstrip", a, true, false, out); }
-static lam_code str_rstrip(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return strip(r, v, "rstrip", a, false, true, out); }
 
 static bool has_affix(struct lam_tpl_text t, struct lam_tpl_text affix, bool at_end)
 {
@@ -67,43 +72,38 @@ static bool has_affix(struct lam_tpl_text t, struct lam_tpl_text affix, bool at_
 }
 
 /* startswith and endswith: a string or a tuple of strings. */
-static lam_code affix_test(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                           const struct lam_tpl_args *args, bool at_end, struct lam_tpl_value *out)
+static lam_code affix_test(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"affix"};
     const struct lam_tpl_value *affix;
-    LAM_TRY(lam_tpl_bind(run, what, args, names, 1, 1, &affix));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &affix));
     bool yes = false, tuple = affix->kind == LAM_TPL_LIST && affix->list->shape == LAM_TPL_TUPLE;
-    if (affix->kind == LAM_TPL_STRING) yes = has_affix(self.text, affix->text, at_end);
-    else if (!tuple) return lam_tpl_fail(run, "%s needs a string or a tuple of strings, not %s", what, lam_tpl_type_name(*affix));
+    if (affix->kind == LAM_TPL_STRING) yes = has_affix(call->self.text, affix->text, call->method->variant == RIGHT);
+    else if (!tuple) return lam_tpl_fail(run, "%s needs a string or a tuple of strings, not %s", call->method->name, lam_tpl_type_name(*affix));
     for (size_t i = 0; tuple && i < affix->list->n; i++) {
-        if (affix->list->items[i].kind != LAM_TPL_STRING) return lam_tpl_fail(run, "%s needs strings in its tuple", what);
-        yes = yes || has_affix(self.text, affix->list->items[i].text, at_end);
+        if (affix->list->items[i].kind != LAM_TPL_STRING) return lam_tpl_fail(run, "%s needs strings in its tuple", call->method->name);
+        yes = yes || has_affix(call->self.text, affix->list->items[i].text, call->method->variant == RIGHT);
     }
     *out = lam_tpl_bool(yes);
-    return lam_tpl_tick(run, self.text.len / 64 + (tuple ? affix->list->n : 0));
+    return lam_tpl_tick(run, call->self.text.len / 64 + (tuple ? affix->list->n : 0));
 }
 
-static lam_code str_startswith(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return affix_test(r, v, "startswith", a, false, out); }
-static lam_code str_endswith(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return affix_test(r, v, "endswith", a, true, out); }
-
-static lam_code remove_affix(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                             const struct lam_tpl_args *args, bool at_end, struct lam_tpl_value *out)
+static lam_code remove_affix(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"affix"};
     const struct lam_tpl_value *arg;
     struct lam_tpl_text affix = {"", 0};
-    LAM_TRY(lam_tpl_bind(run, what, args, names, 1, 1, &arg));
-    LAM_TRY(lam_tpl_arg_text(run, what, arg, &affix));
-    *out = lam_tpl_string(self.text);
-    if (!has_affix(self.text, affix, at_end)) return LAM_OK;
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &arg));
+    LAM_TRY(lam_tpl_arg_text(run, call->method->name, arg, &affix));
+    bool at_end = call->method->variant == RIGHT;
+    *out = lam_tpl_string(call->self.text);
+    if (!has_affix(call->self.text, affix, at_end)) return LAM_OK;
     out->text.len -= affix.len;
     if (!at_end) out->text.s += affix.len;
     return LAM_OK;
 }
-
-static lam_code str_removeprefix(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return remove_affix(r, v, "removeprefix", a, false, out); }
-static lam_code str_removesuffix(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return remove_affix(r, v, "removesuffix", a, true, out); }
 
 static lam_code push_text(struct lam_tpl_run *run, struct lam_tpl_list *list, const char *s, size_t len)
 {
@@ -156,40 +156,38 @@ static lam_code split_right(struct lam_tpl_run *run, struct lam_tpl_text t, stru
     return LAM_OK;
 }
 
-static lam_code split(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                      const struct lam_tpl_args *args, bool right, struct lam_tpl_value *out)
+static lam_code split(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"sep", "maxsplit"};
     const struct lam_tpl_value *bound[2];
     struct lam_tpl_text sep = {"", 0};
     int64_t max = -1;
-    LAM_TRY(lam_tpl_bind(run, what, args, names, 2, 0, bound));
-    LAM_TRY(lam_tpl_arg_text(run, what, bound[0], &sep));
-    LAM_TRY(lam_tpl_arg_int(run, what, bound[1], &max));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 2, 0, bound));
+    LAM_TRY(lam_tpl_arg_text(run, call->method->name, bound[0], &sep));
+    LAM_TRY(lam_tpl_arg_int(run, call->method->name, bound[1], &max));
+    bool right = call->method->variant == RIGHT;
     bool spaces = !bound[0] || bound[0]->kind == LAM_TPL_NONE;
-    if (!spaces && sep.len == 0) return lam_tpl_fail(run, "%s with an empty separator", what);
+    if (!spaces && sep.len == 0) return lam_tpl_fail(run, "%s with an empty separator", call->method->name);
     if (spaces && right && max >= 0) return lam_tpl_fail(run, "rsplit on white space with a limit is not supported");
     LAM_TRY(lam_tpl_list_new(run, LAM_TPL_PLAIN_LIST, 0, out));
-    LAM_TRY(lam_tpl_tick_search(run, self.text, sep));
-    if (spaces) return split_space(run, self.text, max, out->list);
-    return right ? split_right(run, self.text, sep, max, out->list) : split_left(run, self.text, sep, max, out->list);
+    LAM_TRY(lam_tpl_tick_search(run, call->self.text, sep));
+    if (spaces) return split_space(run, call->self.text, max, out->list);
+    return right ? split_right(run, call->self.text, sep, max, out->list) : split_left(run, call->self.text, sep, max, out->list);
 }
-
-static lam_code str_split(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return split(r, v, "split", a, false, out); }
-static lam_code str_rsplit(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return split(r, v, "rsplit", a, true, out); }
 
 static bool ends_line(uint32_t c)
 {
     return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-static lam_code str_splitlines(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                               struct lam_tpl_value *out)
+static lam_code str_splitlines(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"keepends"};
     const struct lam_tpl_value *keep;
-    struct lam_tpl_text t = self.text;
-    LAM_TRY(lam_tpl_bind(run, "splitlines", args, names, 1, 0, &keep));
+    struct lam_tpl_text t = call->self.text;
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 0, &keep));
     LAM_TRY(lam_tpl_list_new(run, LAM_TPL_PLAIN_LIST, 0, out));
     LAM_TRY(lam_tpl_tick(run, t.len / 8));
     size_t begin = 0, size;
@@ -223,18 +221,18 @@ static lam_code replace(struct lam_tpl_run *run, struct lam_tpl_text t, struct l
     return lam_tpl_put(run, s, t.s + at, t.len - at);
 }
 
-static lam_code str_replace(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                            struct lam_tpl_value *out)
+static lam_code str_replace(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"old", "new", "count"};
     const struct lam_tpl_value *bound[3];
     int64_t count = -1;
-    LAM_TRY(lam_tpl_bind(run, "replace", args, names, 3, 2, bound));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 3, 2, bound));
     if (bound[0]->kind != LAM_TPL_STRING || bound[1]->kind != LAM_TPL_STRING)
         return lam_tpl_fail(run, "replace needs two strings, not %s and %s", lam_tpl_type_name(*bound[0]), lam_tpl_type_name(*bound[1]));
-    LAM_TRY(lam_tpl_arg_int(run, "replace", bound[2], &count));
+    LAM_TRY(lam_tpl_arg_int(run, call->method->name, bound[2], &count));
     struct lam_str s = {0};
-    lam_code code = replace(run, self.text, bound[0]->text, bound[1]->text, count < 0 ? -1 : count, &s);
+    lam_code code = replace(run, call->self.text, bound[0]->text, bound[1]->text, count < 0 ? -1 : count, &s);
     if (code == LAM_OK) code = lam_tpl_string_copy(run, s.data, s.len, out);
     lam_str_release(&s);
     return code;
@@ -252,120 +250,113 @@ static lam_code join(struct lam_tpl_run *run, struct lam_tpl_text sep, const str
     return LAM_OK;
 }
 
-static lam_code str_join(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                         struct lam_tpl_value *out)
+static lam_code str_join(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"iterable"};
     const struct lam_tpl_value *arg;
     const struct lam_tpl_list *list;
-    LAM_TRY(lam_tpl_bind(run, "join", args, names, 1, 1, &arg));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &arg));
     LAM_TRY(lam_tpl_iterate(run, *arg, &list));
     struct lam_str s = {0};
-    lam_code code = join(run, self.text, list, &s);
+    lam_code code = join(run, call->self.text, list, &s);
     if (code == LAM_OK) code = lam_tpl_string_copy(run, s.data, s.len, out);
     lam_str_release(&s);
     return code;
 }
 
 /* find and rfind give characters, -1 for none. */
-static lam_code find(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                     const struct lam_tpl_args *args, bool last, struct lam_tpl_value *out)
+static lam_code find(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"sub"};
     const struct lam_tpl_value *sub;
-    LAM_TRY(lam_tpl_bind(run, what, args, names, 1, 1, &sub));
-    if (sub->kind != LAM_TPL_STRING) return lam_tpl_fail(run, "%s needs a string, not %s", what, lam_tpl_type_name(*sub));
-    LAM_TRY(lam_tpl_tick_search(run, self.text, sub->text));
-    size_t at = lam_tpl_find(self.text, sub->text, 0);
-    if (at <= self.text.len && last && sub->text.len == 0) at = self.text.len;
-    for (size_t next = at; last && sub->text.len && next <= self.text.len; next = lam_tpl_find(self.text, sub->text, next + 1)) at = next;
-    *out = lam_tpl_int(at > self.text.len ? -1 : (int64_t)lam_tpl_count((struct lam_tpl_text){self.text.s, at}));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &sub));
+    if (sub->kind != LAM_TPL_STRING) return lam_tpl_fail(run, "%s needs a string, not %s", call->method->name, lam_tpl_type_name(*sub));
+    LAM_TRY(lam_tpl_tick_search(run, call->self.text, sub->text));
+    struct lam_tpl_text t = call->self.text;
+    size_t at = lam_tpl_find(t, sub->text, 0);
+    for (size_t next = at; call->method->variant == RIGHT && next <= t.len; next = lam_tpl_find(t, sub->text, next + 1)) at = next;
+    *out = lam_tpl_int(at > t.len ? -1 : (int64_t)lam_tpl_count((struct lam_tpl_text){t.s, at}));
     return LAM_OK;
 }
 
-static lam_code str_find(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return find(r, v, "find", a, false, out); }
-static lam_code str_rfind(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return find(r, v, "rfind", a, true, out); }
-
-static lam_code str_index(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                          struct lam_tpl_value *out)
+static lam_code str_index(const struct call *call, struct lam_tpl_value *out)
 {
-    LAM_TRY(find(run, self, "index", args, false, out));
+    struct lam_tpl_run *run = call->run;
+    LAM_TRY(find(call, out));
     return out->i < 0 ? lam_tpl_fail(run, "index: the text is not found") : LAM_OK;
 }
 
-static lam_code str_count(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                          struct lam_tpl_value *out)
+static lam_code str_count(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"sub"};
     const struct lam_tpl_value *sub;
-    LAM_TRY(lam_tpl_bind(run, "count", args, names, 1, 1, &sub));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &sub));
     if (sub->kind != LAM_TPL_STRING) return lam_tpl_fail(run, "count needs a string, not %s", lam_tpl_type_name(*sub));
-    LAM_TRY(lam_tpl_tick_search(run, self.text, sub->text));
+    LAM_TRY(lam_tpl_tick_search(run, call->self.text, sub->text));
     int64_t n = 0;
-    if (sub->text.len == 0) n = (int64_t)lam_tpl_count(self.text) + 1;
-    else for (size_t at = 0; (at = lam_tpl_find(self.text, sub->text, at)) <= self.text.len; at += sub->text.len) n++;
+    if (sub->text.len == 0) n = (int64_t)lam_tpl_count(call->self.text) + 1;
+    else for (size_t at = 0; (at = lam_tpl_find(call->self.text, sub->text, at)) <= call->self.text.len; at += sub->text.len) n++;
     *out = lam_tpl_int(n);
     return LAM_OK;
 }
 
 /* isdigit is told by ASCII alone; other text is refused rather than guessed. */
-static lam_code str_isdigit(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                            struct lam_tpl_value *out)
+static lam_code str_isdigit(const struct call *call, struct lam_tpl_value *out)
 {
-    LAM_TRY(lam_tpl_bind(run, "isdigit", args, NULL, 0, 0, NULL));
-    bool yes = self.text.len > 0;
-    for (size_t i = 0; i < self.text.len; i++) {
-        if ((unsigned char)self.text.s[i] >= 0x80) return lam_tpl_fail(run, "isdigit of text beyond ASCII is not supported");
-        yes = yes && self.text.s[i] >= '0' && self.text.s[i] <= '9';
+    struct lam_tpl_run *run = call->run;
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, NULL, 0, 0, NULL));
+    bool yes = call->self.text.len > 0;
+    for (size_t i = 0; i < call->self.text.len; i++) {
+        if ((unsigned char)call->self.text.s[i] >= 0x80) return lam_tpl_fail(run, "isdigit of text beyond ASCII is not supported");
+        yes = yes && call->self.text.s[i] >= '0' && call->self.text.s[i] <= '9';
     }
     *out = lam_tpl_bool(yes);
-    return lam_tpl_tick(run, self.text.len / 16);
+    return lam_tpl_tick(run, call->self.text.len / 16);
 }
 
 /* ---- dicts, lists, loops ---- */
 
-static lam_code dict_get(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                         struct lam_tpl_value *out)
+static lam_code dict_get(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"key", "default"};
     const struct lam_tpl_value *bound[2], *found;
-    LAM_TRY(lam_tpl_bind(run, "get", args, names, 2, 1, bound));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 2, 1, bound));
     *out = bound[1] ? *bound[1] : lam_tpl_none();
-    LAM_TRY(lam_tpl_dict_find(run, self.dict, *bound[0], &found));
+    LAM_TRY(lam_tpl_dict_find(run, call->self.dict, *bound[0], &found));
     if (found) *out = *found;
     return LAM_OK;
 }
 
-static lam_code view(struct lam_tpl_run *run, struct lam_tpl_value self, const char *what,
-                     const struct lam_tpl_args *args, bool keys, bool values, struct lam_tpl_value *out)
+static lam_code view(const struct call *call, struct lam_tpl_value *out)
 {
-    LAM_TRY(lam_tpl_bind(run, what, args, NULL, 0, 0, NULL));
-    LAM_TRY(lam_tpl_list_new(run, LAM_TPL_VIEW, self.dict->n, out));
-    for (size_t i = 0; i < self.dict->n; i++) {
-        struct lam_tpl_pair pair = self.dict->pairs[i];
+    struct lam_tpl_run *run = call->run;
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, NULL, 0, 0, NULL));
+    LAM_TRY(lam_tpl_list_new(run, LAM_TPL_VIEW, call->self.dict->n, out));
+    for (size_t i = 0; i < call->self.dict->n; i++) {
+        struct lam_tpl_pair pair = call->self.dict->pairs[i];
         struct lam_tpl_value both;
-        if (keys && values) {
+        if (call->method->variant == (KEYS | VALUES)) {
             LAM_TRY(lam_tpl_list_new(run, LAM_TPL_TUPLE, 2, &both));
             LAM_TRY(lam_tpl_list_push(run, both.list, pair.key));
             LAM_TRY(lam_tpl_list_push(run, both.list, pair.value));
         } else {
-            both = keys ? pair.key : pair.value;
+            both = call->method->variant == KEYS ? pair.key : pair.value;
         }
         LAM_TRY(lam_tpl_list_push(run, out->list, both));
     }
     return LAM_OK;
 }
 
-static lam_code dict_items(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return view(r, v, "items", a, true, true, out); }
-static lam_code dict_keys(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return view(r, v, "keys", a, true, false, out); }
-static lam_code dict_values(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return view(r, v, "values", a, false, true, out); }
-
 /* Nothing changes a list or dict, so it is its own copy. */
-static lam_code copy(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                     struct lam_tpl_value *out)
+static lam_code copy(const struct call *call, struct lam_tpl_value *out)
 {
-    *out = self;
-    return lam_tpl_bind(run, "copy", args, NULL, 0, 0, NULL);
+    struct lam_tpl_run *run = call->run;
+    *out = call->self;
+    return lam_tpl_bind(run, call->method->name, call->args, NULL, 0, 0, NULL);
 }
 
 /* Position of the first equal member from `from` on, or list->n. */
@@ -380,74 +371,73 @@ static lam_code find_member(struct lam_tpl_run *run, const struct lam_tpl_list *
     return LAM_OK;
 }
 
-static lam_code list_count(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                           struct lam_tpl_value *out)
+static lam_code list_count(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"value"};
     const struct lam_tpl_value *item;
     size_t at;
-    LAM_TRY(lam_tpl_bind(run, "count", args, names, 1, 1, &item));
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &item));
     *out = lam_tpl_int(0);
     for (size_t from = 0;; from = at + 1, out->i++) {
-        LAM_TRY(find_member(run, self.list, from, *item, &at));
-        if (at >= self.list->n) return LAM_OK;
+        LAM_TRY(find_member(run, call->self.list, from, *item, &at));
+        if (at >= call->self.list->n) return LAM_OK;
     }
 }
 
-static lam_code list_index(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                           struct lam_tpl_value *out)
+static lam_code list_index(const struct call *call, struct lam_tpl_value *out)
 {
+    struct lam_tpl_run *run = call->run;
     static const char *const names[] = {"value"};
     const struct lam_tpl_value *item;
     size_t at = 0;
-    LAM_TRY(lam_tpl_bind(run, "index", args, names, 1, 1, &item));
-    LAM_TRY(find_member(run, self.list, 0, *item, &at));
-    if (at == self.list->n) return lam_tpl_fail(run, "index: the value is not in the list");
+    LAM_TRY(lam_tpl_bind(run, call->method->name, call->args, names, 1, 1, &item));
+    LAM_TRY(find_member(run, call->self.list, 0, *item, &at));
+    if (at == call->self.list->n) return lam_tpl_fail(run, "index: the value is not in the list");
     *out = lam_tpl_int((int64_t)at);
     return LAM_OK;
 }
 
-static lam_code loop_cycle(struct lam_tpl_run *run, struct lam_tpl_value self, const struct lam_tpl_args *args,
-                           struct lam_tpl_value *out)
+static lam_code loop_cycle(const struct call *call, struct lam_tpl_value *out)
 {
-    if (args->n == 0 || args->n_named) return lam_tpl_fail(run, "loop.cycle needs values");
-    *out = args->values[self.loop->index % args->n];
+    struct lam_tpl_run *run = call->run;
+    if (call->args->n == 0 || call->args->n_named) return lam_tpl_fail(run, "loop.cycle needs values");
+    *out = call->args->values[call->self.loop->index % call->args->n];
     return LAM_OK;
 }
 
 /* ---- lookup ---- */
 
-/* fn is NULL for a method that Python has and that is not supported here. */
-struct method {
-    const char *name;
-    method_fn *fn;
-};
-
 static const struct method string_methods[] = {
-    {"upper", str_upper}, {"lower", str_lower}, {"title", str_title}, {"capitalize", str_capitalize},
-    {"strip", str_strip}, {"lstrip", str_lstrip}, {"rstrip", str_rstrip}, {"startswith", str_startswith},
-    {"endswith", str_endswith}, {"removeprefix", str_removeprefix}, {"removesuffix", str_removesuffix},
-    {"split", str_split}, {"rsplit", str_rsplit}, {"splitlines", str_splitlines}, {"replace", str_replace},
-    {"join", str_join}, {"find", str_find}, {"rfind", str_rfind}, {"index", str_index}, {"count", str_count},
-    {"isdigit", str_isdigit},
-    {"casefold", NULL}, {"center", NULL}, {"encode", NULL}, {"expandtabs", NULL}, {"format", NULL},
-    {"format_map", NULL}, {"isalnum", NULL}, {"isalpha", NULL}, {"isascii", NULL}, {"isdecimal", NULL},
-    {"isidentifier", NULL}, {"islower", NULL}, {"isnumeric", NULL}, {"isprintable", NULL}, {"isspace", NULL},
-    {"istitle", NULL}, {"isupper", NULL}, {"ljust", NULL}, {"maketrans", NULL}, {"partition", NULL},
-    {"rindex", NULL}, {"rjust", NULL}, {"rpartition", NULL}, {"swapcase", NULL}, {"translate", NULL}, {"zfill", NULL},
-    {NULL, NULL}};
+    {"upper", in_case, LAM_TPL_UPPER}, {"lower", in_case, LAM_TPL_LOWER}, {"title", in_case, LAM_TPL_TITLE},
+    {"capitalize", in_case, LAM_TPL_CAPITALIZE}, {"strip", strip, LEFT | RIGHT}, {"lstrip", strip, LEFT},
+    {"rstrip", strip, RIGHT}, {"startswith", affix_test, LEFT}, {"endswith", affix_test, RIGHT},
+    {"removeprefix", remove_affix, LEFT}, {"removesuffix", remove_affix, RIGHT}, {"split", split, LEFT},
+    {"rsplit", split, RIGHT}, {"splitlines", str_splitlines, 0}, {"replace", str_replace, 0},
+    {"join", str_join, 0}, {"find", find, LEFT}, {"rfind", find, RIGHT}, {"index", str_index, LEFT},
+    {"count", str_count, 0}, {"isdigit", str_isdigit, 0}, {"casefold", NULL, 0}, {"center", NULL, 0},
+    {"encode", NULL, 0}, {"expandtabs", NULL, 0}, {"format", NULL, 0}, {"format_map", NULL, 0},
+    {"isalnum", NULL, 0}, {"isalpha", NULL, 0}, {"isascii", NULL, 0}, {"isdecimal", NULL, 0},
+    {"isidentifier", NULL, 0}, {"islower", NULL, 0}, {"isnumeric", NULL, 0}, {"isprintable", NULL, 0},
+    {"isspace", NULL, 0}, {"istitle", NULL, 0}, {"isupper", NULL, 0}, {"ljust", NULL, 0},
+    {"maketrans", NULL, 0}, {"partition", NULL, 0}, {"rindex", NULL, 0}, {"rjust", NULL, 0},
+    {"rpartition", NULL, 0}, {"swapcase", NULL, 0}, {"translate", NULL, 0}, {"zfill", NULL, 0}, {NULL, NULL, 0}};
 
 static const struct method list_methods[] = {
-    {"copy", copy}, {"count", list_count}, {"index", list_index}, {"append", NULL}, {"clear", NULL}, {"extend", NULL},
-    {"insert", NULL}, {"pop", NULL}, {"remove", NULL}, {"reverse", NULL}, {"sort", NULL}, {NULL, NULL}};
+    {"copy", copy, 0}, {"count", list_count, 0}, {"index", list_index, 0}, {"append", NULL, 0},
+    {"clear", NULL, 0}, {"extend", NULL, 0}, {"insert", NULL, 0}, {"pop", NULL, 0}, {"remove", NULL, 0},
+    {"reverse", NULL, 0}, {"sort", NULL, 0}, {NULL, NULL, 0}};
 
-static const struct method tuple_methods[] = {{"count", list_count}, {"index", list_index}, {NULL, NULL}};
+static const struct method tuple_methods[] = {
+    {"count", list_count, 0}, {"index", list_index, 0}, {NULL, NULL, 0}};
 
 static const struct method dict_methods[] = {
-    {"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"copy", copy},
-    {"clear", NULL}, {"fromkeys", NULL}, {"pop", NULL}, {"popitem", NULL}, {"setdefault", NULL}, {"update", NULL}, {NULL, NULL}};
+    {"get", dict_get, 0}, {"items", view, KEYS | VALUES}, {"keys", view, KEYS}, {"values", view, VALUES},
+    {"copy", copy, 0}, {"clear", NULL, 0}, {"fromkeys", NULL, 0}, {"pop", NULL, 0}, {"popitem", NULL, 0},
+    {"setdefault", NULL, 0}, {"update", NULL, 0}, {NULL, NULL, 0}};
 
-static const struct method loop_methods[] = {{"cycle", loop_cycle}, {"changed", NULL}, {NULL, NULL}};
+static const struct method loop_methods[] = {
+    {"cycle", loop_cycle, 0}, {"changed", NULL, 0}, {NULL, NULL, 0}};
 
 static const struct method *find_entry(struct lam_tpl_value v, struct lam_tpl_text name)
 {
@@ -479,5 +469,5 @@ lam_code lam_tpl_call_method(struct lam_tpl_run *run, const struct lam_tpl_metho
                              const struct lam_tpl_args *args, struct lam_tpl_value *out)
 {
     const struct method *entry = find_entry(method->self, method->name);
-    return entry->fn(run, method->self, args, out);
+    return entry->fn(&(struct call){run, entry, method->self, args}, out);
 }

@@ -9,7 +9,7 @@ static lam_code bad_operands(struct lam_tpl_run *run, char op, struct lam_tpl_va
     const char *name = op == 'F' ? "//" : op == 'P' ? "**" : (char[2]){op, 0};
     if (a.kind == LAM_TPL_UNDEFINED || b.kind == LAM_TPL_UNDEFINED) {
         struct lam_tpl_text t = a.kind == LAM_TPL_UNDEFINED ? a.text : b.text;
-        return lam_tpl_fail(run, "'%.*s' is undefined, in an operation %s", (int)(t.len < 100 ? t.len : 100), t.s, name);
+        return lam_tpl_fail(run, "'%.*s' is undefined, in an operation %s", LAM_TPL_SHOWN(t), name);
     }
     return lam_tpl_fail(run, "no operation %s between %s and %s", name, lam_tpl_type_name(a), lam_tpl_type_name(b));
 }

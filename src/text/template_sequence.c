@@ -152,8 +152,17 @@ static lam_code extreme(struct lam_tpl_run *run, struct lam_tpl_value v, const c
     return LAM_OK;
 }
 
-static lam_code filter_min(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return extreme(r, v, "min", a, -1, out); }
-static lam_code filter_max(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return extreme(r, v, "max", a, 1, out); }
+static lam_code filter_min(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                           struct lam_tpl_value *out)
+{
+    return extreme(run, v, "min", args, -1, out);
+}
+
+static lam_code filter_max(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                           struct lam_tpl_value *out)
+{
+    return extreme(run, v, "max", args, 1, out);
+}
 
 static lam_code filter_unique(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
                               struct lam_tpl_value *out)
@@ -366,10 +375,29 @@ static lam_code select_items(struct lam_tpl_run *run, struct lam_tpl_value v, co
     return LAM_OK;
 }
 
-static lam_code filter_select(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return select_items(r, v, "select", a, false, true, out); }
-static lam_code filter_reject(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return select_items(r, v, "reject", a, false, false, out); }
-static lam_code filter_selectattr(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return select_items(r, v, "selectattr", a, true, true, out); }
-static lam_code filter_rejectattr(struct lam_tpl_run *r, struct lam_tpl_value v, const struct lam_tpl_args *a, struct lam_tpl_value *out) { return select_items(r, v, "rejectattr", a, true, false, out); }
+static lam_code filter_select(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                              struct lam_tpl_value *out)
+{
+    return select_items(run, v, "select", args, false, true, out);
+}
+
+static lam_code filter_reject(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                              struct lam_tpl_value *out)
+{
+    return select_items(run, v, "reject", args, false, false, out);
+}
+
+static lam_code filter_selectattr(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                                  struct lam_tpl_value *out)
+{
+    return select_items(run, v, "selectattr", args, true, true, out);
+}
+
+static lam_code filter_rejectattr(struct lam_tpl_run *run, struct lam_tpl_value v, const struct lam_tpl_args *args,
+                                  struct lam_tpl_value *out)
+{
+    return select_items(run, v, "rejectattr", args, true, false, out);
+}
 
 static const struct {
     const char *name;

@@ -7,7 +7,7 @@ static lam_code tag_ends(struct lam_tpl_parser *p)
 {
     if (p->at->type != LAM_TPL_T_BLOCK_END) {
         struct lam_tpl_text t = p->at->text;
-        return LAM_TPL_PARSE_FAIL(p, "expected %%}, found '%.*s'", (int)(t.len < 60 ? t.len : 60), t.s ? t.s : "");
+        return LAM_TPL_PARSE_FAIL(p, "expected %%}, found '%.*s'", LAM_TPL_SHOWN(t));
     }
     p->at++;
     return LAM_OK;
@@ -203,7 +203,7 @@ static lam_code parse_statement(struct lam_tpl_parser *p, struct lam_tpl_node **
     }
     struct lam_tpl_text t = p->at->text;
     if (p->at->type != LAM_TPL_T_NAME) return LAM_TPL_PARSE_FAIL(p, "expected a statement");
-    return LAM_TPL_PARSE_FAIL(p, "the statement '%.*s' is not supported here", (int)(t.len < 60 ? t.len : 60), t.s);
+    return LAM_TPL_PARSE_FAIL(p, "the statement '%.*s' is not supported here", LAM_TPL_SHOWN(t));
 }
 
 static bool is_one_of(const struct lam_tpl_token *name, const char *const *ends)
@@ -230,7 +230,7 @@ static lam_code parse_body(struct lam_tpl_parser *p, const char *const *ends, st
             LAM_TRY(lam_tpl_parse_tuple(p, true, &(*tail)->a));
             if (p->at->type != LAM_TPL_T_PRINT_END) {
                 struct lam_tpl_text t = p->at->text;
-                return LAM_TPL_PARSE_FAIL(p, "expected }}, found '%.*s'", (int)(t.len < 60 ? t.len : 60), t.s ? t.s : "");
+                return LAM_TPL_PARSE_FAIL(p, "expected }}, found '%.*s'", LAM_TPL_SHOWN(t));
             }
             p->at++;
             break;

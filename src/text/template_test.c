@@ -145,16 +145,15 @@ lam_code lam_tpl_apply_test(struct lam_tpl_run *run, struct lam_tpl_text name, s
                             const struct lam_tpl_args *args, bool *out)
 {
     bool known = false;
-    int shown = (int)(name.len < 100 ? name.len : 100);
     LAM_TRY(lam_tpl_tick(run, 1));
     *out = false;
     LAM_TRY(plain_test(run, name, v, out, &known));
-    if (known && args->n + args->n_named) return lam_tpl_fail(run, "the test '%.*s' takes no argument", shown, name.s);
+    if (known && args->n + args->n_named) return lam_tpl_fail(run, "the test '%.*s' takes no argument", LAM_TPL_SHOWN(name));
     for (size_t i = 0; !known && i < sizeof tests / sizeof *tests; i++) {
         if (!lam_tpl_text_is(name, tests[i].name)) continue;
         if (args->n != tests[i].n_args || args->n_named)
-            return lam_tpl_fail(run, "the test '%.*s' takes %zu arguments", shown, name.s, tests[i].n_args);
+            return lam_tpl_fail(run, "the test '%.*s' takes %zu arguments", LAM_TPL_SHOWN(name), tests[i].n_args);
         return tests[i].fn(run, v, args->values, out);
     }
-    return known ? LAM_OK : lam_tpl_fail(run, "the test '%.*s' is not supported", shown, name.s);
+    return known ? LAM_OK : lam_tpl_fail(run, "the test '%.*s' is not supported", LAM_TPL_SHOWN(name));
 }

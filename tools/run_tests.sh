@@ -1,0 +1,56 @@
+#!/bin/sh
+# Runs test programs and the checks that need no program of their own, and counts:
+#     tools/run_tests.sh BUILD_FOLDER PROGRAM…
+# Prints a line a program, the whole output of one that fails, and last "N passed, N failed".
+set -u
+
+build=$1
+shift
+passed=0 failed=0 skipped=0
+log=$build/test.log
+failures=
+
+# one NAME COMMAND…: a program that counts its own tests as cmocka does, or one check.
+one()
+{
+    name=$1
+    shift
+    start=$(date +%s)
+    "$@" >"$log" 2>&1
+    status=$?
+    seconds=$(($(date +%s) - start))
+    ok=$(grep -a -c '^\[       OK \]' "$log")
+    bad=$(grep -a -c '^\[  FAILED  \] [a-z]' "$log")
+    skips=$(grep -a -c '^\[  SKIPPED \] [a-z]' "$log")
+    if [ "$ok" -eq 0 ] && [ "$bad" -eq 0 ]; then
+        [ $status -eq 0 ] && ok=1 || bad=1
+    elif [ $status -ne 0 ] && [ "$bad" -eq 0 ]; then
+        bad=1 # died between tests, or a sanitizer spoke at the end
+    fi
+    passed=$((passed + ok)) skipped=$((skipped + skips))
+    if [ "$bad" -ne 0 ]; then
+        failed=$((failed + bad))
+        failures="$failures $name"
+        cat "$log"
+        printf 'FAILED  %-28s %4s s\n' "$name" "$seconds"
+    else
+        printf 'ok      %-28s %4s tests %4s s\n' "$name" "$ok" "$seconds"
+    fi
+}
+
+for program; do one "${program##*/}" "$program"; done
+
+case $build in
+*asan | *tsan) ;; # the checks below do not depend on the sanitizer
+*)
+    one layers python3 tools/check_layers.py
+    one no-fma tools/check_fma.sh "$build"
+    one wasm-digests tests/wasm_digests.sh "$build"
+    one command-line tests/cli.sh "$build"
+    one install tests/install.sh "$build"
+    ;;
+esac
+
+[ -z "$failures" ] || echo "failed:$failures"
+echo "$passed passed, $failed failed${skipped:+, $skipped skipped}"
+[ "$failed" -eq 0 ]
