@@ -120,6 +120,7 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/liblamina.a
 $(addprefix $(B)/tests/test_,gguf safetensors slm): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
+include fuzz/fuzz.mk
 
 clean:
 	rm -rf $(B)

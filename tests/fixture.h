@@ -35,7 +35,7 @@ static inline void fixture_write(const char *path, const void *bytes, size_t n)
  * changed. */
 static inline void fixture_twin(const char *folder, const char *source, char *out)
 {
-    char path[512];
+    char path[2048];
     size_t size;
     snprintf(out, 512, "%s/twin", folder);
     snprintf(path, sizeof path, "mkdir -p %s && cp %s/adapter_config.json %s", out, source, out);
@@ -63,7 +63,7 @@ static inline void fixture_import(struct fixture *f, const char *base, const cha
     for (size_t i = 0; i < n; i++) {
         char source[512];
         snprintf(source, sizeof source, "%s", adapters[i]);
-        if (strcmp(adapters[i], "twin") == 0) fixture_twin(f->folder, adapters[i - 1], source);
+        if (i && strcmp(adapters[i], "twin") == 0) fixture_twin(f->folder, adapters[i - 1], source);
         snprintf(f->adapter_paths[i], sizeof f->adapter_paths[i], "%s/adapter-%zu.slm", f->folder, i);
         assert_ok(lam_import_adapter(source, f->base_path, f->adapter_paths[i], NULL, NULL, &err), err);
     }

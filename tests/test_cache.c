@@ -210,7 +210,10 @@ static void test_least_recently_used(void **state)
     struct lam_cache_entry *entries;
     size_t n;
     assert_ok(lam_cache_list(&options, &entries, &n, &err), err);
-    for (size_t i = 0; i < n; i++) assert_null(strstr(entries[i].source, "m1.gguf"));
+    for (size_t i = 0; i < n; i++) {
+        assert_null(strstr(entries[i].source, "m1.gguf"));
+        assert_true(entries[i].last_use > 1000000000); /* found again is used again */
+    }
     lam_cache_free_list(entries, n);
     for (int i = 0; i < 4; i++) free(models[i]);
 }

@@ -9,6 +9,8 @@
 #include "source_edit.h"
 #include "tensor/tiles.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define GOLDEN "tests/golden/"
@@ -167,17 +169,21 @@ static void test_metadata(void **state)
     set_config(work, "generation_config.json", "temperature", json_real(0.7));
     set_config(work, "generation_config.json", "top_k", json_integer(20));
     set_config(work, "generation_config.json", "repetition_penalty", json_real(1.05));
+    char *card = path_in(work, "README.md");
+    write_file(card, "---\nlanguage: en\nlicense: apache-2.0\n---\nlicense: other\n", 53);
     struct lam_slm *slm = import_and_open(work);
     json_t *sampling = json_object_get(slm->metadata, "sampling"), *source = json_object_get(slm->metadata, "source");
     assert_true(json_number_value(json_object_get(sampling, "temperature")) == 0.7);
     assert_true(json_number_value(json_object_get(sampling, "top_k")) == 20);
     assert_true(json_number_value(json_object_get(sampling, "repeat_penalty")) == 1.05);
     assert_string_equal(json_string_value(json_object_get(source, "format")), "safetensors");
+    assert_string_equal(json_string_value(json_object_get(source, "licence")), "apache-2.0");
     assert_string_equal(json_string_value(json_object_get(source, "file")), lam_path_base(work));
     json_t *tokenizer = json_load_file(GOLDEN "qwen2-tied/tokenizer_config.json", 0, NULL);
     assert_true(json_equal(json_object_get(slm->metadata, "chat_template"), json_object_get(tokenizer, "chat_template")));
     json_decref(tokenizer);
     lam_slm_close(slm);
+    free(card);
     /* A file of its own comes first. */
     char *jinja = path_in(work, "chat_template.jinja");
     write_file(jinja, "{{ 'own' }}", 11);
@@ -467,6 +473,28 @@ static void test_progress(void **state)
     free(out);
 }
 
+/* A source written while it is read is not what was checked. */
+static bool write_source(void *context, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage, (void)total;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
+    if (done == 0) assert_int_equal(utimensat(AT_FDCWD, context, times, 0), 0);
+    return true;
+}
+
+static void test_changed_source(void **state)
+{
+    (void)state;
+    lam_error err;
+    char *source = path_in(work, "source.gguf"), *out = path_in(work, "out.slm");
+    struct lam_import_options options = {.progress = write_source, .progress_context = source};
+    copy_file(GOLDEN "llama-k/llama-k-kmix.gguf", source);
+    assert_int_equal(lam_import_base(source, out, &options, &err), LAM_E_CHANGED);
+    assert_int_equal(count_files(work), 1);
+    free(source);
+    free(out);
+}
+
 static void test_size_limit(void **state)
 {
     (void)state;
@@ -611,7 +639,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_gguf_content), TEST(test_folder_content), TEST(test_metadata), TEST(test_gguf_refusals), TEST(test_folder_refusals),
         TEST(test_config_refusals), TEST(test_incomplete_folders), TEST(test_stored_tied_head), TEST(test_rotary_buffers),
-        TEST(test_shards), TEST(test_split_gguf), TEST(test_deterministic), TEST(test_progress), TEST(test_size_limit),
+        TEST(test_shards), TEST(test_split_gguf), TEST(test_deterministic), TEST(test_progress), TEST(test_changed_source), TEST(test_size_limit),
         TEST(test_no_space), TEST(test_detect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

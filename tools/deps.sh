@@ -3,6 +3,7 @@
 #     tools/deps.sh            the library and the command line
 #     tools/deps.sh --test     also what the tests need
 #     tools/deps.sh --wasm     also what the WebAssembly build needs
+#     tools/deps.sh --fuzz     also what the fuzz targets need
 set -u
 
 missing=
@@ -47,8 +48,11 @@ look()
             need_file /usr/lib/wasm32-wasi/libc.a wasi-libc
             need_command dpkg-source dpkg-dev
             need_node ;;
+        --fuzz)
+            need_command clang-19 clang-19
+            need_file "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a" libclang-rt-19-dev ;;
         *)
-            echo "tools/deps.sh: $option: the options are --test and --wasm" >&2
+            echo "tools/deps.sh: $option: the options are --test, --wasm and --fuzz" >&2
             exit 2 ;;
         esac
     done

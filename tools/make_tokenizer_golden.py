@@ -207,7 +207,7 @@ def llama2_variants(out, path):
     for name, change in (("llama2-legacy", {}),
                          ("llama2-first", {"normalizer": None, "pre_tokenizer": metaspace("first", False)}),
                          ("llama2-split", {"normalizer": None, "pre_tokenizer": metaspace("always", True)}),
-                         ("llama2-never", {"normalizer": None, "pre_tokenizer": metaspace("never", False), "decoder": {**metaspace("never", False)}})):
+                         ("llama2-never", {"normalizer": None, "pre_tokenizer": metaspace("never", False), "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, metaspace("never", False)]}})):
         save_json(out, name, json.dumps({**full, **change}, ensure_ascii=False), 2)
 
 

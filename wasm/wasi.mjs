@@ -1,5 +1,6 @@
 // The part of WASI preview 1 (wasi_snapshot_preview1) that the program calls, over Node's own file functions. There is one
 // preopened folder, "/": the program sees the files that Node sees, with the system's own links and permissions.
+// A module that imports anything else is refused when it is instantiated.
 // Pointers and sizes arrive as signed 32-bit numbers: `>>> 0`. Every function returns an errno, 0 for success.
 
 import { randomFillSync } from 'node:crypto';
@@ -38,6 +39,8 @@ function fileType(stat) {
     return stat.isSocket() ? FILE_TYPE.socket : FILE_TYPE.unknown;
 }
 
+const sleep = (milliseconds) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+
 // A pipe or terminal that someone else made non-blocking: wait and try again.
 function blocking(operation) {
     for (;;) {
@@ -45,7 +48,7 @@ function blocking(operation) {
             return operation();
         } catch (problem) {
             if (problem.code !== 'EAGAIN') throw problem;
-            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+            sleep(5);
         }
     }
 }
@@ -103,6 +106,15 @@ export function wasiImports({ args, env, memory }) {
         random_get: (buffer, length) => { randomFillSync(bytes(buffer, length)); },
         proc_exit: (code) => { throw new Exit(code); },
         sched_yield: () => {},
+        // Sleeping is all that is asked for: one subscription to a clock, relative time.
+        poll_oneoff(subscriptions, events, count, out) {
+            const at = subscriptions >>> 0, clock = view().getUint8(at + 8) === 0, absolute = view().getUint16(at + 40, true) & 1;
+            if (count !== 1 || !clock || absolute) fail('ENOTSUP');
+            sleep(Number(view().getBigUint64(at + 24, true)) / 1e6);
+            bytes(events, 32).fill(0);
+            setU64(events, view().getBigUint64(at, true));
+            setU32(out, 1);
+        },
 
         fd_prestat_get(fd, out) {
             if (fd !== ROOT) fail('EBADF');
@@ -191,6 +203,11 @@ export function wasiImports({ args, env, memory }) {
         },
         path_filestat_get: (folder, links, pointer, length, out) =>
             putStat(out, (links & FOLLOW_LINKS ? fs.statSync : fs.lstatSync)(path(folder, pointer, length), { bigint: true })),
+        path_filestat_set_times(folder, links, pointer, length, accessed, modified, which) {
+            const name = path(folder, pointer, length), old = fs.statSync(name, { bigint: true });
+            const seconds = (given, value, now, kept) => Number(given ? value : now ? BigInt(Date.now()) * 1000000n : kept) / 1e9;
+            fs.utimesSync(name, seconds(which & 1, accessed, which & 2, old.atimeNs), seconds(which & 4, modified, which & 8, old.mtimeNs));
+        },
         path_create_directory: (folder, pointer, length) => fs.mkdirSync(path(folder, pointer, length), 0o755),
         path_remove_directory: (folder, pointer, length) => fs.rmdirSync(path(folder, pointer, length)),
         path_unlink_file: (folder, pointer, length) => fs.unlinkSync(path(folder, pointer, length)),
@@ -213,8 +230,5 @@ export function wasiImports({ args, env, memory }) {
             return ERRNO[problem.code] ?? ERRNO.EIO;
         }
     };
-    const absent = () => ERRNO.ENOSYS;
-    return new Proxy(Object.fromEntries(Object.entries(calls).map(([name, call]) => [name, guarded(call)])), {
-        get: (table, name) => table[name] ?? absent,
-    });
+    return Object.fromEntries(Object.entries(calls).map(([name, call]) => [name, guarded(call)]));
 }

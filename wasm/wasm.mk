@@ -89,4 +89,9 @@ $(WB)/tests/test_%.wasm: tests/test_%.c $(WASM_TEST_SRC) wasm/cmocka/cmocka.h $(
 wasm-test: $(WASM_TESTS:%=$(WB)/tests/test_%.wasm)
 	@for test in $^; do echo $$test; LAMINA_WASM=$$test node wasm/lamina.mjs || exit 1; done
 
+# make wasm-check: the same logits and imported files as the native program's.
+.PHONY: wasm-check
+wasm-check: $(B)/lamina $(WB)/lamina.wasm
+	@tests/wasm_digests.sh $(B)
+
 -include $(WASM_OBJ:.o=.d)

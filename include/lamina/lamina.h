@@ -96,7 +96,7 @@ typedef struct lam_adapter_info {
 } lam_adapter_info;
 LAM_API void lam_adapter_describe(const lam_adapter *adapter, lam_adapter_info *out);
 
-/* A new immutable composition of base and adapters[n] in this order with weights[n] (finite; 0 leaves the base's bits).
+/* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's scale as float32; 0 leaves the base's bits).
  * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two replace
  * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0. */
 LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
@@ -114,10 +114,11 @@ enum {
     LAM_TOKENIZE_CONTROL = 2  /* find control tokens such as <|im_start|> in the text */
 };
 
-/* text[len] → *tokens[*n], freed with lam_memory_free. LAM_E_TOKEN, LAM_E_LIMIT, LAM_E_NO_MEMORY. */
+/* text[len] → *tokens[*n], freed with lam_memory_free. LAM_E_TOKEN, LAM_E_LIMIT, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_tokenize(const lam_base *base, const char *text, size_t len, unsigned flags, uint32_t **tokens, size_t *n,
                               lam_error *err);
-/* tokens[n] → *text, UTF-8, zero-terminated, freed with lam_memory_free. special: write control tokens too. LAM_E_TOKEN. */
+/* tokens[n] → *text, UTF-8, zero-terminated, freed with lam_memory_free. special: write control tokens too. LAM_E_TOKEN,
+ * LAM_E_CHANGED. */
 LAM_API lam_code lam_detokenize_text(const lam_base *base, const uint32_t *tokens, size_t n, bool special, char **text,
                                      lam_error *err);
 
@@ -151,7 +152,10 @@ typedef bool (*lam_logits_fn)(void *context, size_t position, const float *logit
  * LAM_E_ACTIVATION if an activation left the finite range, LAM_E_CANCELLED, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_session_feed(lam_session *session, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context,
                                   lam_error *err);
-/* One token for each of sessions[n] (distinct, of one base) in one forward pass. Results are those of n separate calls. */
+/* One token for each of sessions[n] (distinct, of one base) in one forward pass. Results are those of n separate calls.
+ * LAM_E_ACTIVATION: those sessions whose activations left the finite range are as long as before, the others have their token.
+ * After every other failure all are as before: LAM_E_WRONG_BASE, LAM_E_DUPLICATE, LAM_E_LIMIT (more sessions than max_rows),
+ * LAM_E_CONTEXT, LAM_E_TOKEN, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err);
 /* Logits after the last token fed, [n_vocab], borrowed until the next call; NULL for an empty history. */
 LAM_API const float *lam_session_logits(const lam_session *session);

@@ -1,6 +1,9 @@
 #include "adapter/overlay.h"
 #include "base/alloc.h"
 
+#include <float.h>
+#include <math.h>
+
 const struct lam_overlay_slot *lam_overlay_slot(const struct lam_overlay *o, const struct lam_target *target)
 {
     static const struct lam_overlay_slot nothing = {0};
@@ -15,8 +18,11 @@ static lam_code blend_bias(const struct lam_lora *m, const float *base, double w
     if (!base) return LAM_RAISE(err, LAM_E_UNMATCHED, "the base has no bias at %s", m->target->name);
     float *bias = lam_alloc(n, sizeof *bias), w = (float)weight;
     if (!bias) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a bias of %u", n);
-    for (uint32_t i = 0; i < n; i++) bias[i] = weight == 1.0 ? m->bias[i] : base[i] + w * (m->bias[i] - base[i]);
     *out = bias;
+    for (uint32_t i = 0; i < n; i++) {
+        bias[i] = weight == 1.0 ? m->bias[i] : base[i] + w * (m->bias[i] - base[i]);
+        if (!isfinite(bias[i])) return LAM_RAISE(err, LAM_E_ARGUMENT, "at weight %g the bias of %s is not finite", weight, m->target->name);
+    }
     return LAM_OK;
 }
 
@@ -30,7 +36,11 @@ static lam_code build_slot(const struct lam_target *t, struct lam_adapter *const
         if (cursors[i] == adapters[i]->n_modules || adapters[i]->modules[cursors[i]].target != t) continue;
         const struct lam_lora *m = &adapters[i]->modules[cursors[i]++];
         if (weights[i] == 0.0) continue;
-        ops[slot->n_ops++] = (struct lam_overlay_op){.lora = m, .scale = (float)(weights[i] * lam_lora_scale(m))};
+        double scale = weights[i] * lam_lora_scale(m);
+        if (fabs(scale) > FLT_MAX)
+            return LAM_RAISE(err, LAM_E_ARGUMENT, "adapter %s at weight %g: %s is scaled by %g, beyond float32", adapters[i]->name, weights[i],
+                             t->name, scale);
+        ops[slot->n_ops++] = (struct lam_overlay_op){.lora = m, .scale = (float)scale};
         if (m->bias) LAM_TRY(blend_bias(m, base_bias, weights[i], &slot->bias, err));
     }
     return LAM_OK;

@@ -1,5 +1,5 @@
-/* Folders, file facts and locks: what a cache on disk needs from the system. One implementation per system
- * (files_posix.c, files_wasi.c). */
+/* Folders, file facts and locks: what a cache on disk needs from the system. files.c, and
+ * lock_posix.c or lock_wasi.c for what differs. */
 #ifndef LAM_BASE_FILES_H
 #define LAM_BASE_FILES_H
 

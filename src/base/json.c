@@ -52,18 +52,39 @@ lam_code lam_json_parse(const char *text, size_t len, const char *what, json_t *
                      "%s: JSON line %d column %d: %s", what, problem.line, problem.column, problem.text);
 }
 
-/* Digits and exponent of the shortest decimal that reads back as value, by trying 1 to 17 digits. */
+/* The decimal point is the locale's, and whatever it is, it is no digit. */
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The next decimal of the same length above "d.ddde±x". All nines have no such: a power of ten is shorter. */
+static void next_decimal(char *text)
+{
+    for (char *c = strchr(text, 'e') - 1; c >= text; c--) {
+        if (!is_digit(*c)) continue;
+        if (*c != '9') {
+            ++*c;
+            return;
+        }
+        *c = '0';
+    }
+}
+
+/* Digits and exponent of the shortest decimal that reads back as value > 0, by trying 1 to 17 digits: the nearest of that length, and
+ * the one above it, since a power of two stands closer to its lower neighbour than to its upper one. */
 static int shortest_digits(double value, char digits[20])
 {
     char text[40];
     for (int precision = 0; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, value);
+        double nearest = strtod(text, NULL);
+        if (nearest == value) break;
+        if (nearest > value) continue;
+        next_decimal(text);
         if (strtod(text, NULL) == value) break;
     }
     char *exponent = strchr(text, 'e');
     int n = 0;
     for (char *c = text; c < exponent; c++)
-        if (*c != '.') digits[n++] = *c;
+        if (is_digit(*c)) digits[n++] = *c;
     while (n > 1 && digits[n - 1] == '0') n--;
     digits[n] = 0;
     return atoi(exponent + 1) + 1; /* position of the decimal point after digits[0..] */

@@ -1,5 +1,5 @@
-/* What the operating system gives: mappings, durable files, clock, processors. One header, one implementation per
- * system (os_posix.c, os_wasi.c). */
+/* What the operating system gives: mappings, durable files, clock, processors. os_file.c holds what
+ * systems share, os_posix.c and os_wasi.c the rest. */
 #ifndef LAM_BASE_OS_H
 #define LAM_BASE_OS_H
 

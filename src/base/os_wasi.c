@@ -1,217 +1,43 @@
-/* The system seen through WASI: no mappings, processes, threads or processors to ask for. */
+/* What a WebAssembly program has instead: memory for a file's bytes, and no processes, processors or disks to ask for. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* getentropy */
 
-#include "base/os.h"
+#include "base/os_common.h"
 #include "base/alloc.h"
-#include "base/str.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-static lam_code raise_errno(lam_error *err, const char *what, const char *path)
-{
-    lam_code code = errno == ENOENT ? LAM_E_NOT_FOUND : errno == ENOSPC || errno == EDQUOT ? LAM_E_NO_SPACE
-                  : errno == ENOMEM ? LAM_E_NO_MEMORY : LAM_E_IO;
-    return LAM_RAISE(err, code, "%s: %s: %s", path, what, strerror(errno));
-}
+#define READ_BYTES ((size_t)1 << 30) /* at a time; Node's limit is 2^31 - 1 */
 
-static uint64_t mtime_ns(const struct stat *st)
+lam_code lam_os_map(int fd, const char *path, size_t size, const uint8_t **data, lam_error *err)
 {
-    return (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
-}
-
-static lam_code read_all(int fd, const char *path, uint8_t *bytes, size_t size, lam_error *err)
-{
-    while (size) {
-        ssize_t n = read(fd, bytes, size < (1u << 30) ? size : 1u << 30);
-        if (n < 0) return raise_errno(err, "read", path);
-        if (n == 0) return LAM_RAISE(err, LAM_E_CHANGED, "%s: truncated while it was read", path);
-        bytes += n;
-        size -= (size_t)n;
-    }
-    return LAM_OK;
-}
-
-static lam_code map_descriptor(int fd, const char *path, struct lam_mapping *out, lam_error *err)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0) return raise_errno(err, "stat", path);
-    if (!S_ISREG(st.st_mode)) return LAM_RAISE(err, LAM_E_IO, "%s: not a regular file", path);
-    if ((uint64_t)st.st_size > PTRDIFF_MAX)
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %lld bytes are more than WebAssembly's 32-bit memory holds in one block",
-                         path, (long long)st.st_size);
-    struct lam_mapping m = {.size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino, .mtime_ns = mtime_ns(&st)};
+    uint8_t *bytes = lam_alloc_aligned(size);
+    if (!bytes) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
     lam_code code = LAM_OK;
-    uint8_t *bytes = m.size ? lam_alloc_aligned(m.size) : NULL;
-    m.data = bytes;
-    m.path = lam_strdup(path);
-    if (!m.path || (m.size && !bytes))
-        code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: no memory for its %zu bytes", path, m.size);
-    else
-        code = read_all(fd, path, bytes, m.size, err);
+    for (size_t done = 0; code == LAM_OK && done < size;) {
+        ssize_t n = read(fd, bytes + done, size - done < READ_BYTES ? size - done : READ_BYTES);
+        if (n < 0) code = lam_raise_errno(err, "read", path);
+        if (n == 0) code = LAM_RAISE(err, LAM_E_CHANGED, "%s: truncated while it was read", path);
+        if (n > 0) done += (size_t)n;
+    }
     if (code == LAM_OK)
-        *out = m;
+        *data = bytes;
     else
-        lam_unmap_file(&m);
+        lam_free_aligned(bytes);
     return code;
 }
 
-lam_code lam_map_file(const char *path, struct lam_mapping *out, lam_error *err)
+void lam_os_unmap(const uint8_t *data, size_t size)
 {
-    *out = (struct lam_mapping){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return raise_errno(err, "open", path);
-    lam_code code = map_descriptor(fd, path, out, err);
-    close(fd);
-    return code;
+    (void)size;
+    lam_free_aligned((void *)data);
 }
 
-void lam_unmap_file(struct lam_mapping *m)
+unsigned long lam_os_process_number(void)
 {
-    lam_free_aligned((void *)m->data);
-    lam_free(m->path);
-    *m = (struct lam_mapping){0};
-}
-
-lam_code lam_mapping_check(const struct lam_mapping *m, lam_error *err)
-{
-    struct stat st;
-    if (stat(m->path, &st) != 0)
-        return LAM_RAISE(err, LAM_E_CHANGED, "%s: gone since it was opened: %s", m->path, strerror(errno));
-    if (st.st_dev != m->device || st.st_ino != m->inode)
-        return LAM_RAISE(err, LAM_E_CHANGED, "%s: replaced by another file since it was opened", m->path);
-    if ((uint64_t)st.st_size != m->size)
-        return LAM_RAISE(err, LAM_E_CHANGED, "%s: had %zu bytes when opened, has %lld now", m->path, m->size,
-                         (long long)st.st_size);
-    if (mtime_ns(&st) != m->mtime_ns)
-        return LAM_RAISE(err, LAM_E_CHANGED, "%s: written since it was opened", m->path);
-    return LAM_OK;
-}
-
-struct lam_writer {
-    int fd;
-    uint64_t offset;
-    char *path, *temporary;
-};
-
-static void writer_free(struct lam_writer *w)
-{
-    if (w->fd >= 0) close(w->fd);
-    lam_free(w->path);
-    lam_free(w->temporary);
-    lam_free(w);
-}
-
-lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *err)
-{
-    uint32_t number; /* stands for the process, which WASI does not number */
-    if (getentropy(&number, sizeof number) != 0) return raise_errno(err, "random number", path);
-    struct lam_str name = {0};
-    struct lam_writer *w = lam_alloc(1, sizeof *w);
-    if (!w || !lam_str_printf(&name, "%s.%08lx.part", path, (unsigned long)number) || !(w->path = lam_strdup(path))) {
-        lam_str_release(&name);
-        lam_free(w);
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    }
-    w->temporary = name.data;
-    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (w->fd < 0) {
-        lam_code code = raise_errno(err, "create", path);
-        writer_free(w);
-        return code;
-    }
-    *out = w;
-    return LAM_OK;
-}
-
-lam_code lam_writer_write(struct lam_writer *w, const void *bytes, size_t len, lam_error *err)
-{
-    const uint8_t *p = bytes;
-    while (len) {
-        ssize_t n = write(w->fd, p, len);
-        if (n <= 0) return raise_errno(err, "write", w->path);
-        p += n;
-        len -= (size_t)n;
-        w->offset += (uint64_t)n;
-    }
-    return LAM_OK;
-}
-
-lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *bytes, size_t len, lam_error *err)
-{
-    const uint8_t *p = bytes;
-    while (len) {
-        ssize_t n = pwrite(w->fd, p, len, (off_t)offset);
-        if (n <= 0) return raise_errno(err, "write", w->path);
-        p += n;
-        len -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return LAM_OK;
-}
-
-uint64_t lam_writer_offset(const struct lam_writer *w) { return w->offset; }
-
-static lam_code sync_folder_of(const char *path, lam_error *err)
-{
-    const char *base = lam_path_base(path);
-    char *folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path));
-    if (!folder) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    lam_code code = LAM_OK;
-    if (fd < 0 || fsync(fd) != 0) code = raise_errno(err, "sync", folder);
-    if (fd >= 0) close(fd);
-    lam_free(folder);
-    return code;
-}
-
-lam_code lam_writer_commit(struct lam_writer *w, lam_error *err)
-{
-    lam_code code = LAM_OK;
-    if (fsync(w->fd) != 0) code = raise_errno(err, "sync", w->path);
-    if (code == LAM_OK && rename(w->temporary, w->path) != 0) code = raise_errno(err, "rename", w->path);
-    if (code == LAM_OK) code = sync_folder_of(w->path, err);
-    else unlink(w->temporary);
-    writer_free(w);
-    return code;
-}
-
-void lam_writer_abort(struct lam_writer *w)
-{
-    if (!w) return;
-    unlink(w->temporary);
-    writer_free(w);
-}
-
-bool lam_path_exists(const char *path) { return access(path, F_OK) == 0; }
-
-bool lam_path_is_dir(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-lam_code lam_make_dirs(const char *path, lam_error *err)
-{
-    char *copy = lam_strdup(path);
-    if (!copy) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    lam_code code = LAM_OK;
-    for (char *c = copy + 1; code == LAM_OK; c++) {
-        char saved = *c;
-        if (saved && saved != '/') continue;
-        *c = 0;
-        if (!lam_path_is_dir(copy) && mkdir(copy, 0755) != 0) code = raise_errno(err, "mkdir", copy);
-        *c = saved;
-        if (!saved) break;
-    }
-    lam_free(copy);
-    return code;
+    unsigned long number = 0;
+    getentropy(&number, sizeof number); /* without entropy writers take turns at number 0 */
+    return number;
 }
 
 uint64_t lam_disk_free(const char *path)
@@ -219,15 +45,6 @@ uint64_t lam_disk_free(const char *path)
     (void)path;
     return UINT64_MAX;
 }
-
-double lam_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-int64_t lam_unix_time(void) { return (int64_t)time(NULL); }
 
 unsigned lam_cpu_count(void) { return 1; }
 

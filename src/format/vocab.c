@@ -74,7 +74,7 @@ lam_code lam_vocab_layout(const struct lam_vocab_header *h, struct lam_vocab_lay
     return LAM_OK;
 }
 
-static lam_code check_header(const uint8_t *bytes, size_t len, const struct lam_vocab_header *h, lam_error *err)
+static lam_code check_header(size_t len, const struct lam_vocab_header *h, lam_error *err)
 {
     if (memcmp(h->magic, LAM_VOCAB_MAGIC, 4) != 0) return LAM_RAISE(err, LAM_E_MAGIC, "not a vocabulary section");
     if (h->version != LAM_VOCAB_VERSION)
@@ -89,12 +89,12 @@ static lam_code check_header(const uint8_t *bytes, size_t len, const struct lam_
                          "vocabulary section: declares %llu bytes, has %zu", (unsigned long long)h->length, len);
     if (h->n_tokens == 0 || h->n_tokens > LAM_VOCAB_MAX_TOKENS || h->n_merges > 4 * LAM_VOCAB_MAX_TOKENS)
         return LAM_RAISE(err, LAM_E_LIMIT, "vocabulary of %u tokens, %u merges", h->n_tokens, h->n_merges);
+    if (h->n_eog > LAM_VOCAB_MAX_EOG) return LAM_RAISE(err, LAM_E_LIMIT, "vocabulary with %u end-of-generation tokens", h->n_eog);
     if (h->token_slots != lam_vocab_slots(h->n_tokens) || h->merge_slots != lam_vocab_slots(h->n_merges))
         return LAM_RAISE(err, LAM_E_FORMAT, "vocabulary index of %u and %u slots", h->token_slots, h->merge_slots);
-    if (h->zero != 0) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "vocabulary header: a reserved field is set");
+    if (h->zero[0] != 0 || h->zero[1] != 0) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "vocabulary header: a reserved field is set");
     for (size_t i = 0; i < sizeof h->zero2; i++)
         if (h->zero2[i]) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "vocabulary header: a reserved byte is set");
-    (void)bytes;
     return LAM_OK;
 }
 
@@ -266,7 +266,7 @@ lam_code lam_vocab_open(const uint8_t *bytes, size_t len, struct lam_vocab *out,
     struct lam_vocab_header h;
     if (len < sizeof h) return LAM_RAISE(err, LAM_E_TRUNCATED, "vocabulary section of %zu bytes", len);
     memcpy(&h, bytes, sizeof h);
-    LAM_TRY(check_header(bytes, len, &h, err));
+    LAM_TRY(check_header(len, &h, err));
     struct lam_vocab_layout l;
     LAM_TRY(lam_vocab_layout(&h, &l, err));
     if (l.end != len)

@@ -31,6 +31,7 @@
 #define LAM_TOKEN_NONE UINT32_MAX
 #define LAM_VOCAB_MAX_TOKENS (1u << 24)
 #define LAM_VOCAB_MAX_TOKEN_BYTES (1u << 16)
+#define LAM_VOCAB_MAX_EOG 1024u
 
 enum lam_vocab_kind {
     LAM_VOCAB_BPE_BYTES = 1, /* byte-level BPE (GPT-2 and later); token bytes are raw bytes, not GPT-2's printable form */

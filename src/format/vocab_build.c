@@ -237,6 +237,7 @@ lam_code lam_vocab_out_eog(struct lam_vocab_out *o, uint32_t id, lam_error *err)
     uint32_t at = 0;
     while (at < o->n_eog && o->eog[at] < id) at++;
     if (at < o->n_eog && o->eog[at] == id) return LAM_OK;
+    if (o->n_eog >= LAM_VOCAB_MAX_EOG) return LAM_RAISE(err, LAM_E_LIMIT, "more than %u end-of-generation tokens", LAM_VOCAB_MAX_EOG);
     if (!grow((void **)&o->eog, o->n_eog, &o->cap_eog, sizeof *o->eog))
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "end-of-generation tokens");
     memmove(o->eog + at + 1, o->eog + at, (o->n_eog - at) * sizeof *o->eog);

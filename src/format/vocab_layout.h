@@ -19,7 +19,7 @@ struct lam_vocab_header {
     uint32_t n_eog;
     uint32_t ids[6]; /* bos, eos, unk, pad, eot, eom */
     uint32_t token_bytes, special_bytes, steps_bytes, pre_name_len;
-    uint32_t zero;
+    uint32_t zero[2];
     uint64_t length; /* of the whole section, header included */
     uint8_t zero2[32];
 };

@@ -48,8 +48,8 @@ static lam_code raise_shape(const struct lam_import_module *m, struct reading r,
 {
     for (int turned = 1; turned < 4; turned++)
         if (fits(m, read_shapes(m, turned & 1, turned & 2)))
-            return LAM_RAISE(err, LAM_E_TRANSPOSED, "%.150s: factors A " SHAPE " and B " SHAPE " are transposed; %s takes A [rank, %u] "
-                             "and B [%u, rank]", m->a.tensor, r.a_rank, r.a_in, r.b_out, r.b_rank, m->name, m->d_in, m->d_out);
+            return LAM_RAISE(err, LAM_E_TRANSPOSED, "%.150s: factors A " SHAPE " and B " SHAPE " are transposed; %s takes "
+                             "A [rank, %u] and B [%u, rank]", m->a.tensor, r.a_rank, r.a_in, r.b_out, r.b_rank, m->name, m->d_in, m->d_out);
     bool other_vocabulary = (m->kind == LAM_MODULE_EMBEDDING && r.a_in != m->d_in && r.b_out == m->d_out) ||
                             (m->kind == LAM_MODULE_HEAD && r.b_out != m->d_out && r.a_in == m->d_in);
     if (other_vocabulary && r.a_rank == r.b_rank)

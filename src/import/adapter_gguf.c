@@ -18,7 +18,10 @@ static bool key_begins(const struct lam_gguf_kv *kv, const char *text)
     return kv->key_len >= strlen(text) && memcmp(kv->key, text, strlen(text)) == 0;
 }
 
-static bool text_is(const char *text, size_t len, const char *wanted) { return len == strlen(wanted) && memcmp(text, wanted, len) == 0; }
+static bool text_is(const char *text, size_t len, const char *wanted)
+{
+    return len == strlen(wanted) && memcmp(text, wanted, len) == 0;
+}
 
 /* Everything that is no description must be known. */
 static lam_code check_keys(struct lam_adapter_import *import, const struct lam_gguf *g, lam_error *err)
@@ -50,8 +53,8 @@ static lam_code check_metadata(struct lam_adapter_import *import, const struct l
         return LAM_RAISE(err, LAM_E_METHOD, "adapter method %.*s; Lamina supports lora", (int)(len < 100 ? len : 100), text);
     LAM_TRY(lam_gguf_string(g, "general.architecture", true, &text, &len, err));
     if (!text_is(text, len, import->config.arch->name))
-        return LAM_RAISE(err, LAM_E_WRONG_BASE, "an adapter for the architecture %.*s, the base is %s", (int)(len < 100 ? len : 100), text,
-                         import->config.arch->name);
+        return LAM_RAISE(err, LAM_E_WRONG_BASE, "an adapter for the architecture %.*s, the base is %s",
+                         (int)(len < 100 ? len : 100), text, import->config.arch->name);
     return check_keys(import, g, err);
 }
 
@@ -66,7 +69,8 @@ static lam_code set_part(struct lam_part *part, const struct lam_gguf_tensor *t,
     return LAM_OK;
 }
 
-static lam_code take_tensor(struct lam_adapter_import *import, const struct lam_gguf_tensor *t, struct lam_names *unmatched, lam_error *err)
+static lam_code take_tensor(struct lam_adapter_import *import, const struct lam_gguf_tensor *t, struct lam_names *unmatched,
+                            lam_error *err)
 {
     static const char *const endings[] = {".weight.lora_a", ".weight.lora_b"};
     size_t len = strlen(t->name);
@@ -91,7 +95,7 @@ static lam_code take_tensors(struct lam_adapter_import *import, const struct lam
     lam_code code = LAM_OK;
     for (size_t i = 0; i < g->n_tensors && code == LAM_OK; i++) code = take_tensor(import, &g->tensors[i], &unmatched, err);
     if (code == LAM_OK && unmatched.n)
-        code = lam_names_raise(&unmatched, LAM_E_UNMATCHED, "tensors match no module of the base", err);
+        code = lam_names_raise(&unmatched, LAM_E_UNMATCHED, "tensors that match no module of the base", err);
     lam_names_release(&unmatched);
     return code;
 }

@@ -64,9 +64,9 @@ lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *wha
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names->items[i]);
         used += len;
     }
-    if (i == names->n) return LAM_RAISE(err, code, "%zu %s: %s", names->n, what, list);
-    if (i == 0) return LAM_RAISE(err, code, "%zu %s: %.300s…, and %zu more", names->n, what, names->items[0], names->n - 1);
-    return LAM_RAISE(err, code, "%zu %s: %s, and %zu more", names->n, what, list, names->n - i);
+    if (i == names->n) return LAM_RAISE(err, code, "%s (%zu): %s", what, names->n, list);
+    if (i == 0) return LAM_RAISE(err, code, "%s (%zu): %.300s…, and %zu more", what, names->n, names->items[0], names->n - 1);
+    return LAM_RAISE(err, code, "%s (%zu): %s, and %zu more", what, names->n, list, names->n - i);
 }
 
 lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *text, size_t len, lam_error *err)

@@ -80,7 +80,7 @@ struct lam_names {
 };
 lam_code lam_names_add(struct lam_names *names, const char *name, lam_error *err);
 void lam_names_release(struct lam_names *names);
-/* "<count> <what>: a, b, c", sorted; if not all fit, as many as do and how many more there are. */
+/* "<what> (<count>): a, b, c", sorted; if not all fit, as many as do and how many more there are. */
 lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *what, lam_error *err);
 
 #endif

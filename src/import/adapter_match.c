@@ -248,7 +248,8 @@ static lam_code init_layer_numbers(struct lam_module_match *m, lam_error *err)
 
 static bool is_empty(const json_t *value)
 {
-    return !value || (json_is_array(value) && json_array_size(value) == 0) || (json_is_string(value) && json_string_length(value) == 0);
+    return !value || (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0);
 }
 
 static lam_code init_layer_patterns(struct lam_module_match *m, lam_error *err)
@@ -349,6 +350,13 @@ static enum ending find_in_list(const json_t *list, const char *name, bool *used
     return best;
 }
 
+/* PEFT's own targets for all these architectures (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING). */
+static enum ending find_default(const char *name)
+{
+    enum ending q = compare_ending(name, "q_proj", 6), v = compare_ending(name, "v_proj", 6);
+    return q > v ? q : v;
+}
+
 static lam_code is_excluded(struct lam_module_match *m, const char *name, bool *excluded, lam_error *err)
 {
     *excluded = false;
@@ -388,9 +396,7 @@ lam_code lam_module_match_find(struct lam_module_match *m, const char *module, e
         *targeted = kind == LAM_MODULE_LINEAR;
         return LAM_OK;
     }
-    enum ending e;
-    if (m->rules.target_modules) e = find_in_list(m->rules.target_modules, module, m->used);
-    else e = compare_ending(module, "q_proj", 6) != NO_ENDING || compare_ending(module, "v_proj", 6) != NO_ENDING ? ENDS_WITH : NO_ENDING;
+    enum ending e = m->rules.target_modules ? find_in_list(m->rules.target_modules, module, m->used) : find_default(module);
     *targeted = e != NO_ENDING;
     /* A module that is named in full is taken whatever its layer. */
     return e == ENDS_WITH && m->by_layer ? is_wanted_layer(m, module, targeted, err) : LAM_OK;

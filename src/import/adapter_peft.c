@@ -89,9 +89,9 @@ static lam_code check_adapter_name(struct peft *p, const char *tensor, const cha
         p->adapter_len = len;
     }
     if (!p->adapter == !name && p->adapter_len == len && (len == 0 || memcmp(p->adapter, name, len) == 0)) return LAM_OK;
-    return LAM_RAISE(err, LAM_E_DUPLICATE, "tensor %.150s belongs to adapter \"%.*s\", the ones before to \"%.*s\": one file, one adapter",
-                     tensor, (int)(len < 60 ? len : 60), name ? name : "", (int)(p->adapter_len < 60 ? p->adapter_len : 60),
-                     p->adapter ? p->adapter : "");
+    int shown = (int)(len < 60 ? len : 60), before = (int)(p->adapter_len < 60 ? p->adapter_len : 60);
+    return LAM_RAISE(err, LAM_E_DUPLICATE, "tensor %.150s belongs to adapter \"%.*s\", the ones before to \"%.*s\"; a file holds one",
+                     tensor, shown, name ? name : "", before, p->adapter ? p->adapter : "");
 }
 
 static lam_code set_part(struct lam_part *part, const struct lam_st_tensor *t, lam_error *err)
@@ -141,8 +141,8 @@ static lam_code take_copy(struct peft *p, const struct lam_import_module *m, con
     if (e && t->n_dims == 2 && t->dims[0] == e->dims[1] && t->dims[1] == e->dims[0] && e->layout == LAM_LAYOUT_TILE16)
         LAM_TRY(equals_base(import, t, e, &equal, err));
     if (!equal)
-        return LAM_RAISE(err, LAM_E_METHOD, "tensor %.200s replaces %s of the base%s; Lamina does not support that yet", t->name, m->name,
-                         e ? " by other values (save_embedding_layers, modules_to_save)" : " (modules_to_save)");
+        return LAM_RAISE(err, LAM_E_METHOD, "tensor %.200s replaces %s of the base%s; Lamina does not support that yet", t->name,
+                         m->name, e ? " by other values (save_embedding_layers, modules_to_save)" : " (modules_to_save)");
     import->n_copies++;
     return LAM_OK;
 }
@@ -157,7 +157,8 @@ static lam_code refuse_variant(const struct lam_st_tensor *t, const char *rest, 
                     {"lora_diag", "kasa_config"}, {"lora_velora", "velora_config"}, {"parametrizations", "target_parameters"}};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
         if (strncmp(rest, variants[i].beginning, strlen(variants[i].beginning)) == 0)
-            return LAM_RAISE(err, LAM_E_METHOD, "tensor %.200s belongs to %s; Lamina does not support that yet", t->name, variants[i].field);
+            return LAM_RAISE(err, LAM_E_METHOD, "tensor %.200s belongs to %s; Lamina does not support that yet", t->name,
+                             variants[i].field);
     const char *name;
     size_t len;
     if (is_factor(rest, "lora_B", ".bias", &name, &len) || is_factor(rest, "lora_A", ".bias", &name, &len))
@@ -193,7 +194,7 @@ static lam_code take_tensors(struct peft *p, const struct lam_safetensors *file,
     qsort(p->by_hf_name, n, sizeof *p->by_hf_name, compare_hf_names);
     for (size_t i = 0; i < file->n_tensors; i++) LAM_TRY(take_tensor(p, &file->tensors[i], err));
     if (p->unmatched.n == 0) return LAM_OK;
-    return lam_names_raise(&p->unmatched, LAM_E_UNMATCHED, "tensors match no module of the base", err);
+    return lam_names_raise(&p->unmatched, LAM_E_UNMATCHED, "tensors that match no module of the base", err);
 }
 
 /* Which modules the configuration means, with their ranks, against which ones the file has. */
@@ -227,9 +228,9 @@ static lam_code target_modules(struct peft *p, struct targeting *t, lam_error *e
 {
     for (size_t i = 0; i < p->import->n_modules; i++) LAM_TRY(target_module(p, &p->import->modules[i], t, err));
     if (t->outside.n)
-        return lam_names_raise(&t->outside, LAM_E_UNMATCHED, "tensors belong to modules that adapter_config.json does not mean", err);
+        return lam_names_raise(&t->outside, LAM_E_UNMATCHED, "tensors of modules that adapter_config.json does not mean", err);
     if (t->empty.n == 0) return LAM_OK;
-    return lam_names_raise(&t->empty, LAM_E_UNMATCHED, "modules that adapter_config.json means have no tensors", err);
+    return lam_names_raise(&t->empty, LAM_E_UNMATCHED, "modules that adapter_config.json means, without tensors", err);
 }
 
 /* What PEFT passes over in silence or with a warning. */
@@ -245,7 +246,7 @@ static void warn(struct peft *p)
         lam_adapter_warn(import, "alpha_pattern: \"%.100s\" decides for no module", text);
     if (p->config.fan_in_fan_out)
         lam_adapter_warn(import, "fan_in_fan_out is true, which has no effect on linear layers (PEFT resets it)");
-    if (p->config.alpha == 0.0) lam_adapter_warn(import, "lora_alpha is 0: the adapter has no effect where alpha_pattern does not say otherwise");
+    if (p->config.alpha == 0.0) lam_adapter_warn(import, "lora_alpha is 0: no effect, except where alpha_pattern says otherwise");
     const char *base = json_string_value(json_object_get(json_object_get(import->base->metadata, "source"), "name"));
     if (p->config.base && base && strcmp(lam_path_base(p->config.base), base) != 0)
         lam_adapter_warn(import, "base_model_name_or_path is \"%.100s\", this base is \"%.100s\"", p->config.base, base);
@@ -269,7 +270,8 @@ static lam_code open_tensors(const char *folder, struct lam_safetensors **file, 
     char *path = lam_path_join(folder, "adapter_model.safetensors"), *pickle = lam_path_join(folder, "adapter_model.bin");
     lam_code code = path && pickle ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "path of adapter_model.safetensors");
     if (code == LAM_OK && !lam_path_exists(path) && lam_path_exists(pickle))
-        code = LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s is a Python pickle, which could run code; save the adapter as safetensors", pickle);
+        code = LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s is a Python pickle, which could run code; save the adapter as safetensors",
+                         pickle);
     if (code == LAM_OK) code = lam_st_open(path, file, err);
     lam_free(path);
     lam_free(pickle);

@@ -5,9 +5,9 @@
  *
  * Without effect, and why: init_lora_weights true, false, "gaussian", "orthogonal", "eva" and "mica" only choose the factors that
  * training starts from, and the file holds the trained ones ("pissa", "olora", "corda", "loftq" and "lora_ga" also change the base
- * when PEFT loads them; converted adapters say true); lora_dropout and the gradients' settings act in training alone; the sub-configurations of an
- * initialisation go with it; fan_in_fan_out is set to false by PEFT on nn.Linear, which all matrices of these architectures are,
- * with a warning, and A [rank, d_in], B [d_out, rank] stay as they are. */
+ * when PEFT loads them, and are refused; converted adapters say true); lora_dropout acts in training alone; the
+ * sub-configurations of an initialisation go with it; fan_in_fan_out is set to false by PEFT on nn.Linear, which all matrices of
+ * these architectures are, with a warning, and A [rank, d_in], B [d_out, rank] stay as they are. */
 #ifndef LAM_IMPORT_ADAPTER_PEFT_CONFIG_H
 #define LAM_IMPORT_ADAPTER_PEFT_CONFIG_H
 

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lam_code check_added(const struct lam_vocab *base, const char *file, const char *text, size_t len, json_int_t id, lam_error *err)
+static lam_code check_added(const struct lam_vocab *base, const char *file, const char *text, size_t len, json_int_t id,
+                            lam_error *err)
 {
     size_t n = 0;
     const uint8_t *there = id >= 0 && id < base->n_tokens ? lam_vocab_token(base, (uint32_t)id, &n) : NULL;
@@ -126,7 +127,8 @@ static lam_code check_tokenizer_files(const char *folder, const struct lam_vocab
     lam_code code = lam_vocab_import_folder(folder, &bytes, &len, &inner);
     if (code == LAM_E_NO_MEMORY) return LAM_RAISE(err, code, "%s", inner.message);
     if (code != LAM_OK)
-        return LAM_RAISE(err, LAM_E_TOKENIZER, "%.200s has a tokenizer that cannot be compared with the base's: %.250s", folder, inner.message);
+        return LAM_RAISE(err, LAM_E_TOKENIZER, "%.200s has a tokenizer that cannot be compared with the base's: %.250s", folder,
+                         inner.message);
     code = compare_vocabularies(bytes, len, base, err);
     lam_free_aligned(bytes);
     return code;

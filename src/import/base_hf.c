@@ -2,12 +2,13 @@
 #include "import/base_write.h"
 #include "base/alloc.h"
 #include "base/files.h"
+#include "base/str.h"
 #include "format/safetensors.h"
 #include "text/vocab_import.h"
 
 #include <string.h>
 
-#define JSON_MAX ((size_t)16 << 20) /* bytes of config.json and its like */
+#define JSON_MAX ((size_t)16 << 20) /* bytes of config.json and the other small files */
 
 struct folder {
     const char *path;
@@ -41,20 +42,12 @@ static lam_code read_json(const char *dir, const char *name, json_t **out, lam_e
     return code;
 }
 
-static bool has_file(const char *dir, const char *name)
-{
-    char *path = lam_path_join(dir, name);
-    bool there = path && lam_path_exists(path);
-    lam_free(path);
-    return there;
-}
-
 /* The same file is chosen as in transformers: the single one first. */
 static lam_code open_weights(struct folder *f, lam_error *err)
 {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    const char *name = has_file(f->path, single) ? single : has_file(f->path, index) ? index : NULL;
-    if (!name && (has_file(f->path, "pytorch_model.bin") || has_file(f->path, "pytorch_model.bin.index.json")))
+    const char *name = lam_folder_has(f->path, single) ? single : lam_folder_has(f->path, index) ? index : NULL;
+    if (!name && (lam_folder_has(f->path, "pytorch_model.bin") || lam_folder_has(f->path, "pytorch_model.bin.index.json")))
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: pytorch_model.bin is a pickle, which can run code; safetensors are read", f->path);
     if (!name) return LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: neither %s nor %s", f->path, single, index);
     char *path = lam_path_join(f->path, name);
@@ -174,6 +167,29 @@ static lam_code add_sampling(const struct folder *f, json_t *metadata, lam_error
     return ok ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "metadata");
 }
 
+/* The model card's licence: "license: NAME" in the block between --- lines that README.md begins with. */
+static lam_code add_licence(const struct folder *f, json_t *source, lam_error *err)
+{
+    static const char key[] = "\nlicense:";
+    struct lam_mapping file;
+    LAM_TRY(map_optional(f->path, "README.md", &file, err));
+    struct lam_str text = {0};
+    bool ok = !file.size || lam_str_append(&text, file.data, file.size);
+    lam_unmap_file(&file);
+    lam_code code = ok ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "README.md");
+    char *end = text.data && strncmp(text.data, "---", 3) == 0 ? strstr(text.data + 3, "\n---") : NULL;
+    if (end) *end = 0;
+    const char *value = end ? strstr(text.data, key) : NULL;
+    if (code == LAM_OK && value) {
+        value += sizeof key - 1;
+        value += strspn(value, " \"'");
+        size_t len = strcspn(value, "\r\n\"' #");
+        if (len) code = lam_set_text(source, "licence", value, len, "README.md's license", err);
+    }
+    lam_str_release(&text);
+    return code;
+}
+
 static lam_code make_metadata(const struct folder *f, struct lam_base_source *s, lam_error *err)
 {
     char *real = NULL;
@@ -185,6 +201,7 @@ static lam_code make_metadata(const struct folder *f, struct lam_base_source *s,
     lam_code code = lam_set_text(source, "file", name, strlen(name), "the folder's name", err);
     if (code == LAM_OK) code = lam_set_text(source, "name", name, strlen(name), "the folder's name", err);
     lam_free(real);
+    if (code == LAM_OK) code = add_licence(f, source, err);
     if (code == LAM_OK) code = add_template(f, s->metadata, err);
     return code == LAM_OK ? add_sampling(f, s->metadata, err) : code;
 }

@@ -19,7 +19,7 @@ static bool ends_with(const char *name, const char *suffix)
 
 static bool belongs_to_folder(const char *name)
 {
-    static const char *const suffixes[] = {".json", ".safetensors", ".jinja", ".model"};
+    static const char *const suffixes[] = {".json", ".safetensors", ".jinja", ".model", ".md"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (ends_with(name, suffixes[i])) return true;
     return false;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static bool has_file(const char *folder, const char *name)
+bool lam_folder_has(const char *folder, const char *name)
 {
     char *path = lam_path_join(folder, name);
     bool there = path && lam_path_exists(path);
@@ -19,8 +19,8 @@ static bool has_file(const char *folder, const char *name)
 static lam_code detect_folder(const char *path, enum lam_source_kind *kind, lam_error *err)
 {
     /* A trainer may save the base's config.json beside the adapter; transformers, too, looks for the adapter first. */
-    if (has_file(path, "adapter_config.json")) *kind = LAM_SOURCE_PEFT_ADAPTER;
-    else if (has_file(path, "config.json")) *kind = LAM_SOURCE_HF_MODEL;
+    if (lam_folder_has(path, "adapter_config.json")) *kind = LAM_SOURCE_PEFT_ADAPTER;
+    else if (lam_folder_has(path, "config.json")) *kind = LAM_SOURCE_HF_MODEL;
     else return LAM_RAISE(err, LAM_E_MAGIC, "%s: a folder with neither config.json nor adapter_config.json", path);
     return LAM_OK;
 }

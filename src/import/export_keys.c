@@ -188,6 +188,7 @@ static lam_code put_synthesised(const struct lam_model *m, const struct lam_gguf
     LAM_TRY(lam_gguf_out_string(o, "general.architecture", c->arch->name, strlen(c->arch->name), err));
     LAM_TRY(lam_gguf_out_string(o, "general.type", "model", 5, err));
     LAM_TRY(put_text(o, "general.name", json_object_get(source, "name"), err));
+    LAM_TRY(put_text(o, "general.license", json_object_get(source, "licence"), err));
     LAM_TRY(put_shape(o, c, err));
     LAM_TRY(put_rope(o, c, err));
     if (c->arch == &lam_arch_gemma3) LAM_TRY(put_gemma3(o, c, err));

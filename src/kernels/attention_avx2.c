@@ -11,7 +11,10 @@
 INLINE size_t kv_size(enum lam_dtype kv) { return kv == LAM_F32 ? 4 : 2; }
 
 /* 8 K or V elements as floats. */
-INLINE __m256 load_kv(enum lam_dtype kv, const uint8_t *p) { return kv == LAM_F32 ? _mm256_loadu_ps((const float *)p) : load_f16(p); }
+INLINE __m256 load_kv(enum lam_dtype kv, const uint8_t *p)
+{
+    return kv == LAM_F32 ? _mm256_loadu_ps((const float *)p) : load_f16(p);
+}
 
 /* Scores of n tiles (a constant) from tile t on; q[d] is already scaled. */
 INLINE void score_tiles(enum lam_dtype kv, const struct lam_attention *a, const float *q, size_t t, size_t n)

@@ -9,7 +9,7 @@
 INLINE size_t kv_size(enum lam_dtype kv) { return kv == LAM_F32 ? 4 : 2; }
 
 /* 16 K or V elements as floats. */
-INLINE __m512 load_kv(enum lam_dtype kv, const uint8_t *p) { return kv == LAM_F32 ? _mm512_loadu_ps((const float *)p) : load_f16(p); }
+INLINE __m512 load_kv(enum lam_dtype kv, const uint8_t *p) { return kv == LAM_F32 ? _mm512_loadu_ps(p) : load_f16(p); }
 
 /* Scores of n tiles (a constant) from tile t on; q[d] is already scaled. */
 INLINE void score_tiles(enum lam_dtype kv, const struct lam_attention *a, const float *q, size_t t, size_t n)
@@ -74,7 +74,8 @@ static float page_weights(const struct lam_attention *a, float m, size_t begin, 
 }
 
 /* out[16 n] += Σ weight·v over n_positions rows of v (stride d), in order; n is a constant, mask that of the last register. */
-INLINE void add_values(enum lam_dtype kv, const float *weight, const uint8_t *v, size_t d, size_t n_positions, size_t n, __mmask16 mask, float *out)
+INLINE void add_values(enum lam_dtype kv, const float *weight, const uint8_t *v, size_t d, size_t n_positions, size_t n,
+                       __mmask16 mask, float *out)
 {
     __m512 part[8];
 #pragma GCC unroll 8

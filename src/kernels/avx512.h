@@ -26,8 +26,13 @@ INLINE __m512i broadcast4(const void *p)
     return _mm512_set1_epi32(v);
 }
 
-/* Ask for the cache line `ahead` bytes after p, which may lie outside the object. */
-INLINE void prefetch(const uint8_t *p, size_t ahead) { _mm_prefetch((const char *)((uintptr_t)p + ahead), _MM_HINT_T0); }
+/* Asks for the n bytes that lie PREFETCH_AHEAD after p, which may lie outside the object. The distance was measured: a third of
+ * it gives two thirds of the speed from memory, twice as much no more. */
+#define PREFETCH_AHEAD 12288
+INLINE void prefetch(const uint8_t *p, size_t n)
+{
+    for (size_t line = 0; line < n; line += 64) _mm_prefetch((const char *)((uintptr_t)p + PREFETCH_AHEAD + line), _MM_HINT_T0);
+}
 
 /* 16 halves as floats. */
 INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }

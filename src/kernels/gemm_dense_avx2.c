@@ -20,8 +20,10 @@ INLINE __m256 weights(enum lam_dtype dtype, const uint8_t *tile, size_t k, size_
 INLINE void float_rows(enum lam_dtype dtype, const uint8_t *tile, size_t from, size_t to, const float *x, size_t x_stride,
                        size_t n_rows, float *y, size_t y_stride)
 {
+    const size_t size = dtype == LAM_F32 ? 4 : 2;
     for (size_t g = from; g < to; g += LAM_GROUP) {
         size_t end = g + LAM_GROUP < to ? g + LAM_GROUP : to;
+        if (n_rows == 1) prefetch(tile + g * LAM_TILE_ROWS * size, LAM_GROUP * LAM_TILE_ROWS * size);
         __m256 sum[ROW_BLOCK][2];
 #pragma GCC unroll 4
         for (size_t r = 0; r < n_rows; r++) sum[r][0] = sum[r][1] = _mm256_setzero_ps();

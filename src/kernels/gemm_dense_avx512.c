@@ -18,11 +18,13 @@ INLINE __m512 weights(enum lam_dtype dtype, const uint8_t *tile, size_t k)
 INLINE void float_rows(enum lam_dtype dtype, const uint8_t *tile, size_t from, size_t to, const float *x, size_t x_stride,
                        size_t n_rows, float *y, size_t y_stride)
 {
+    const size_t size = dtype == LAM_F32 ? 4 : 2;
     __m512 total[ROW_BLOCK], sum[ROW_BLOCK];
 #pragma GCC unroll 8
     for (size_t r = 0; r < n_rows; r++) total[r] = _mm512_loadu_ps(y + r * y_stride);
     for (size_t g = from; g < to; g += LAM_GROUP) {
         size_t end = g + LAM_GROUP < to ? g + LAM_GROUP : to;
+        if (n_rows == 1) prefetch(tile + g * LAM_TILE_ROWS * size, LAM_GROUP * LAM_TILE_ROWS * size);
 #pragma GCC unroll 8
         for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_setzero_ps();
 #pragma GCC unroll 4

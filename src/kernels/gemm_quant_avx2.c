@@ -35,7 +35,11 @@ struct terms {
     int32_t pair[CHUNK];  /* the halves' sums, a pair of int16 */
 };
 
-INLINE __m256i unit(const struct block *k, size_t at) { return _mm256_loadu_si256((const __m256i *)(k->bytes + at + 32 * k->half)); }
+INLINE __m256i unit(const struct block *k, size_t at)
+{
+    return _mm256_loadu_si256((const __m256i *)(k->bytes + at + 32 * k->half));
+}
+
 INLINE __m256 halves(const struct block *k, size_t at) { return load_f16(k->bytes + at + 16 * k->half); }
 INLINE __m256i both(__m256i a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
 INLINE __m256i low_bits(__m256i a, int8_t mask) { return _mm256_and_si256(a, _mm256_set1_epi8(mask)); }
@@ -91,7 +95,10 @@ INLINE __m256i fifth_bits(const struct block *k, size_t at, size_t u)
     return low_bits(set, 16);
 }
 
-INLINE __m256i shifted(__m256i a, int to_right) { return to_right < 0 ? left(a, (unsigned)-to_right) : right(a, (unsigned)to_right); }
+INLINE __m256i shifted(__m256i a, int to_right)
+{
+    return to_right < 0 ? left(a, (unsigned)-to_right) : right(a, (unsigned)to_right);
+}
 
 /* Unit u of group g: unsigned codes, signed for Q8_0. All but k are constants. */
 INLINE __m256i codes(enum lam_dtype dtype, const struct block *k, size_t g, size_t u)
@@ -234,7 +241,8 @@ INLINE void dots(enum lam_dtype dtype, enum lam_form form, const struct block *k
 }
 
 /* acc plus group g of the chunk with its integer product p: the float operations of docs/numeric.md "Blocks" in their order. */
-INLINE __m256 add_product(enum lam_form form, const struct group *w, __m256i p, float xs, const struct terms *t, size_t g, __m256 acc)
+INLINE __m256 add_product(enum lam_form form, const struct group *w, __m256i p, float xs, const struct terms *t, size_t g,
+                          __m256 acc)
 {
     __m256 scale = _mm256_set1_ps(xs);
     acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(p), _mm256_mul_ps(w->s, scale)));
@@ -248,8 +256,8 @@ INLINE __m256 add_product(enum lam_form form, const struct group *w, __m256i p, 
 }
 
 /* acc[n_rows] plus group g of the chunk, its codes as dots takes them; q and xs are the first row's, at that group. */
-INLINE void add_group(enum lam_dtype dtype, enum lam_form form, const struct block *k, size_t i, const struct group *w, const int8_t *q,
-                      const float *xs, size_t groups, const struct terms *t, size_t g, size_t n_rows, __m256 acc[])
+INLINE void add_group(enum lam_dtype dtype, enum lam_form form, const struct block *k, size_t i, const struct group *w,
+                      const int8_t *q, const float *xs, size_t groups, const struct terms *t, size_t g, size_t n_rows, __m256 acc[])
 {
     __m256i p[ROW_BLOCK];
 #pragma GCC unroll 4
@@ -296,7 +304,7 @@ INLINE void one_row(enum lam_dtype dtype, enum lam_form form, const uint8_t *til
         struct terms terms;
         load_terms(form, code_offset(dtype), x->scale + from, x->half + 2 * from, n, &terms);
         for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
-            for (size_t line = 0; line < block_bytes; line += 64) prefetch(tile + line, 4096);
+            prefetch(tile, block_bytes);
             for (size_t half = 0; half < 2; half++) {
                 const int8_t *q = x->q + (from + g) * LAM_GROUP;
                 const float *xs = x->scale + from + g;
@@ -329,7 +337,8 @@ INLINE void many_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *t
     for (size_t from = 0; from < x->groups; from += CHUNK) {
         struct group chunk[2][CHUNK];
         size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK, r = 0;
-        for (size_t g = 0; g < n; g += block_groups, tile += block_bytes)
+        for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
+            prefetch(tile, block_bytes);
             for (size_t half = 0; half < 2; half++) {
                 struct block block;
                 open_block(dtype, tile, half, &block);
@@ -340,6 +349,7 @@ INLINE void many_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *t
                     for (size_t u = 0; u < UNITS; u++) chunk[half][g + i].w[u] = codes(dtype, &block, i, u);
                 }
             }
+        }
         for (; r + 4 <= x->n_rows; r += 4) add_rows(dtype, form, chunk, from, n, x, r, 4, y, y_stride);
         if (r + 2 <= x->n_rows) {
             add_rows(dtype, form, chunk, from, n, x, r, 2, y, y_stride);

@@ -4,9 +4,11 @@
 #include "tensor/group.h"
 #include "tensor/tiles.h"
 
-#define CHUNK 8     /* groups that share one look at the rows' scales; a K block */
-#define UNITS 8     /* units of 4 columns in a group */
-#define ROW_BLOCK 8 /* rows of activations for which a group stays in registers */
+#define CHUNK 8      /* groups that share one look at the rows' scales; a K block */
+#define UNITS 8      /* units of 4 columns in a group */
+#define FEW_ROWS 4   /* rows for which a group is decoded straight into the product */
+#define MANY_ROWS 12 /* from here on it pays to keep decoded chunks (measured) */
+#define ROW_BLOCK 8  /* rows of activations for which a group stays in registers */
 
 /* One group of 16 rows. */
 struct group {
@@ -292,56 +294,88 @@ INLINE void add_rows(enum lam_form form, int offset, const struct group *chunk, 
     for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + (first + r) * y_stride, acc[r]);
 }
 
-/* Decoding and product of one row in one pass over the tile. */
-INLINE void one_row(enum lam_dtype dtype, enum lam_form form, const uint8_t *tile, size_t block_bytes, size_t block_groups,
-                    const struct lam_q8_rows *x, float *y)
+/* Decoding and product of rows first .. first+n_rows-1 (n_rows a constant, few) in one pass over the tile. */
+INLINE void few_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *tile, size_t block_bytes, size_t block_groups,
+                     const struct lam_q8_rows *x, size_t first, size_t n_rows, float *y, size_t y_stride)
 {
-    const size_t group_bytes = block_bytes / block_groups;
-    __m512 acc = _mm512_setzero_ps();
-    for (size_t from = 0; from < x->groups; from += CHUNK) {
-        size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK;
-        struct terms terms;
-        load_terms(form, code_offset(dtype), x->scale + from, x->half + 2 * from, n, &terms);
+    const size_t group_bytes = block_bytes / block_groups, groups = x->groups;
+    __m512 acc[FEW_ROWS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
+    for (size_t from = 0; from < groups; from += CHUNK) {
+        size_t n = groups - from < CHUNK ? groups - from : CHUNK;
+        struct terms terms[FEW_ROWS];
+#pragma GCC unroll 4
+        for (size_t r = 0; r < n_rows; r++) {
+            size_t at = (first + r) * groups + from;
+            load_terms(form, code_offset(dtype), x->scale + at, x->half + 2 * at, n, &terms[r]);
+        }
         for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
             struct block block;
             open_block(dtype, tile, &block);
 #pragma GCC unroll 8
             for (size_t i = 0; i < block_groups; i++) {
                 struct group w;
-                for (size_t line = 0; line < group_bytes; line += 64) prefetch(tile + i * group_bytes + line, 4096);
+                prefetch(tile + i * group_bytes, group_bytes);
                 decode(dtype, &block, i, &w);
-                acc = add_group(form, &w, x->q + (from + g + i) * LAM_GROUP, x->scale[from + g + i], &terms, g + i, acc);
+#pragma GCC unroll 4
+                for (size_t r = 0; r < n_rows; r++) {
+                    size_t at = (first + r) * groups + from + g + i;
+                    acc[r] = add_group(form, &w, x->q + at * LAM_GROUP, x->scale[at], &terms[r], g + i, acc[r]);
+                }
             }
         }
     }
-    _mm512_storeu_ps(y, acc);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + (first + r) * y_stride, acc[r]);
+}
+
+/* A decoded chunk with all rows. */
+INLINE void add_all_rows(enum lam_form form, int offset, const struct group *chunk, size_t from, size_t n,
+                         const struct lam_q8_rows *x, float *y, size_t y_stride)
+{
+    size_t r = 0;
+    for (; r + 8 <= x->n_rows; r += 8) add_rows(form, offset, chunk, from, n, x, r, 8, y, y_stride);
+    if (r + 4 <= x->n_rows) {
+        add_rows(form, offset, chunk, from, n, x, r, 4, y, y_stride);
+        r += 4;
+    }
+    if (r + 2 <= x->n_rows) {
+        add_rows(form, offset, chunk, from, n, x, r, 2, y, y_stride);
+        r += 2;
+    }
+    if (r < x->n_rows) add_rows(form, offset, chunk, from, n, x, r, 1, y, y_stride);
+}
+
+/* The multiplication depends on the form alone, so that types share its code. */
+static __attribute__((noinline)) void multiply(enum lam_form form, int offset, const struct group *chunk, size_t from, size_t n,
+                                               const struct lam_q8_rows *x, float *y, size_t y_stride)
+{
+    switch (form) {
+    case LAM_FORM_SCALE: add_all_rows(LAM_FORM_SCALE, offset, chunk, from, n, x, y, y_stride); break;
+    case LAM_FORM_SCALE_MIN: add_all_rows(LAM_FORM_SCALE_MIN, offset, chunk, from, n, x, y, y_stride); break;
+    case LAM_FORM_K32: add_all_rows(LAM_FORM_K32, offset, chunk, from, n, x, y, y_stride); break;
+    case LAM_FORM_K16: add_all_rows(LAM_FORM_K16, offset, chunk, from, n, x, y, y_stride); break;
+    case LAM_FORM_K16_MIN: add_all_rows(LAM_FORM_K16_MIN, offset, chunk, from, n, x, y, y_stride); break;
+    }
 }
 
 /* Chunk by chunk: decoded once, then multiplied with all rows. */
 INLINE void many_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *tile, size_t block_bytes, size_t block_groups,
                       const struct lam_q8_rows *x, float *y, size_t y_stride)
 {
-    int offset = code_offset(dtype);
     for (size_t r = 0; r < x->n_rows; r++) _mm512_storeu_ps(y + r * y_stride, _mm512_setzero_ps());
     for (size_t from = 0; from < x->groups; from += CHUNK) {
         struct group chunk[CHUNK];
-        size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK, r = 0;
+        size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK;
         for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
             struct block block;
+            prefetch(tile, block_bytes);
             open_block(dtype, tile, &block);
 #pragma GCC unroll 8
             for (size_t i = 0; i < block_groups; i++) decode(dtype, &block, i, &chunk[g + i]);
         }
-        for (; r + 8 <= x->n_rows; r += 8) add_rows(form, offset, chunk, from, n, x, r, 8, y, y_stride);
-        if (r + 4 <= x->n_rows) {
-            add_rows(form, offset, chunk, from, n, x, r, 4, y, y_stride);
-            r += 4;
-        }
-        if (r + 2 <= x->n_rows) {
-            add_rows(form, offset, chunk, from, n, x, r, 2, y, y_stride);
-            r += 2;
-        }
-        if (r < x->n_rows) add_rows(form, offset, chunk, from, n, x, r, 1, y, y_stride);
+        multiply(form, code_offset(dtype), chunk, from, n, x, y, y_stride);
     }
 }
 
@@ -349,11 +383,17 @@ INLINE void many_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *t
 INLINE void product(enum lam_dtype dtype, enum lam_form form, size_t row_bytes, size_t block_groups, const uint8_t *tile,
                     const struct lam_q8_rows *x, float *y, size_t y_stride)
 {
-    size_t block_bytes = row_bytes * LAM_TILE_ROWS;
-    if (x->n_rows == 1)
-        one_row(dtype, form, tile, block_bytes, block_groups, x, y);
-    else
+    size_t block_bytes = row_bytes * LAM_TILE_ROWS, r = 0;
+    if (x->n_rows >= MANY_ROWS) {
         many_rows(dtype, form, tile, block_bytes, block_groups, x, y, y_stride);
+        return;
+    }
+    for (; r + 4 <= x->n_rows; r += 4) few_rows(dtype, form, tile, block_bytes, block_groups, x, r, 4, y, y_stride);
+    if (r + 2 <= x->n_rows) {
+        few_rows(dtype, form, tile, block_bytes, block_groups, x, r, 2, y, y_stride);
+        r += 2;
+    }
+    if (r < x->n_rows) few_rows(dtype, form, tile, block_bytes, block_groups, x, r, 1, y, y_stride);
 }
 
 void lam_gemm_quant_avx512(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride)

@@ -1,5 +1,6 @@
 #include "kernels/math.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -100,4 +101,10 @@ float lam_gelu_tanh(float x)
     float inner = 1.0f + 0.044715f * (x * x);
     float u2 = (x * 1.5957691216f) * inner; /* 2·sqrt(2/pi) */
     return x / (1.0f + lam_exp(-u2));
+}
+
+float lam_rms_scale(float v)
+{
+    float r = 1.0f / sqrtf(v);
+    return r > 0.0f ? r : NAN;
 }

@@ -24,4 +24,8 @@ float lam_silu(float x);
 /* x / (1 + e^−2u), u = sqrt(2/pi)·(x + 0.044715·x³): GELU in its tanh form. */
 float lam_gelu_tanh(float x);
 
+/* 1 / sqrt(v), v the mean square plus epsilon of a norm. NaN where v is not finite: the sum of squares left the range, and a scale of
+ * zero would hide it. */
+float lam_rms_scale(float v);
+
 #endif

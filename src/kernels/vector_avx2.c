@@ -1,5 +1,6 @@
 /* Quantisation of activations, norm and gated activations with AVX2; the table. */
 #include "kernels/avx2.h"
+#include "kernels/math.h"
 #include "kernels/scalar.h"
 #include "tensor/group.h"
 
@@ -100,7 +101,7 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
     for (size_t k = 0; i + k < n; k++) rest[k] = x[i + k] * x[i + k];
     low = _mm256_add_ps(low, _mm256_loadu_ps(rest));
     high = _mm256_add_ps(high, _mm256_loadu_ps(rest + LANES));
-    float r = 1.0f / sqrtf(tree16(low, high) / (float)n + eps);
+    float r = lam_rms_scale(tree16(low, high) / (float)n + eps);
     for (i = 0; i + LANES <= n; i += LANES)
         _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(r)), _mm256_loadu_ps(w + i)));
     for (; i < n; i++) y[i] = (x[i] * r) * w[i];

@@ -1,5 +1,6 @@
 /* Quantisation of activations, norm and gated activations with AVX-512; the table. */
 #include "kernels/avx512.h"
+#include "kernels/math.h"
 #include "tensor/group.h"
 
 #include <math.h>
@@ -84,7 +85,7 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
         __m512 v = _mm512_maskz_loadu_ps(lanes_below(i, n), x + i);
         lane = _mm512_add_ps(lane, _mm512_mul_ps(v, v));
     }
-    __m512 r = _mm512_set1_ps(1.0f / sqrtf(tree16(lane) / (float)n + eps));
+    __m512 r = _mm512_set1_ps(lam_rms_scale(tree16(lane) / (float)n + eps));
     for (size_t i = 0; i < n; i += LANES) {
         __mmask16 mask = lanes_below(i, n);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), r);

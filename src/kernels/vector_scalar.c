@@ -20,7 +20,7 @@ void lam_rms_norm_scalar(const float *x, const float *w, size_t n, float eps, fl
 {
     float lane[LANES] = {0};
     for (size_t k = 0; k < n; k++) lane[k % LANES] = lane[k % LANES] + x[k] * x[k];
-    float r = 1.0f / sqrtf(tree16(lane) / (float)n + eps);
+    float r = lam_rms_scale(tree16(lane) / (float)n + eps);
     for (size_t k = 0; k < n; k++) y[k] = (x[k] * r) * w[k];
 }
 

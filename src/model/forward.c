@@ -307,15 +307,22 @@ static bool all_finite(const float *x, size_t n)
     return largest < 0x7f800000;
 }
 
+/* The last norm of every row, so that a row's end doesn't hang on who wants its logits; the wanted rows come first in h. */
+static void output_norms(struct lam_forward *f)
+{
+    const struct lam_config *c = &f->model->config;
+    for (size_t i = 0, at = 0; i < f->n_rows; i++) {
+        float *h = f->h + at * f->d_stride;
+        f->kernels->rms_norm(f->x + i * f->d_stride, f->model->output_norm, c->d_model, c->norm_eps, h);
+        f->failed[i] |= !all_finite(h, c->d_model);
+        if (f->rows[i].want_logits) f->overlays[at++] = f->rows[i].overlay;
+    }
+}
+
 static lam_code head(struct lam_forward *f, size_t n_wanted, lam_error *err)
 {
     const struct lam_config *c = &f->model->config;
-    size_t n_rows = f->n_rows, at = 0;
-    for (size_t i = 0; i < n_rows; i++) {
-        if (!f->rows[i].want_logits) continue;
-        f->kernels->rms_norm(f->x + i * f->d_stride, f->model->output_norm, c->d_model, c->norm_eps, f->h + at * f->d_stride);
-        f->overlays[at++] = f->rows[i].overlay;
-    }
+    size_t n_rows = f->n_rows;
     bool *failed = lam_alloc(n_wanted, sizeof *failed);
     if (!failed) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", n_wanted);
     struct lam_linear output = {&f->model->output, NULL, f->logits, f->logits_stride};
@@ -384,6 +391,7 @@ lam_code lam_forward_run(struct lam_forward *f, struct lam_row *rows, size_t n_r
         LAM_TRY(attention_block(f, err));
         LAM_TRY(ffn_block(f, err));
     }
+    output_norms(f);
     if (n_wanted) LAM_TRY(head(f, n_wanted, err));
     for (size_t i = 0; i < n_rows; i++) rows[i].failed = f->failed[i];
     *logits = f->logits;

@@ -5,6 +5,7 @@
 #include "tensor/decode.h"
 #include "tensor/tiles.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,9 @@ static lam_code bind_all(struct lam_model *m, lam_error *err)
     if (c->tied) bind_tied_output(&b);
     else LAM_TRY(bind_matrix(&b, LAM_ROLE_OUTPUT, LAM_LAYER_NONE, &m->output, err));
     for (uint32_t i = 0; i < c->n_layers; i++) LAM_TRY(bind_layer(&b, i, err));
+    for (uint32_t i = 0; factors && i < c->head_dim / 2; i++)
+        if (!(factors[i] > 0.0f) || !isfinite(factors[i]))
+            return LAM_RAISE(err, LAM_E_NON_FINITE, "rope_freqs.weight: divisor %u is %g", i, (double)factors[i]);
     lam_rope_frequencies(&c->rope, c->head_dim, factors, m->inv_freq);
     lam_rope_frequencies(&c->rope_local, c->head_dim, NULL, m->inv_freq_local);
     link_targets(m);

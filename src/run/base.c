@@ -11,6 +11,7 @@ static void base_release(struct lam_base *b)
     lam_template_free(b->chat_template);
     lam_tokenizer_free(b->tokenizer);
     lam_model_close(b->model);
+    lam_free(b->end_tokens);
     lam_free(b->name);
     lam_engine_free(b->engine);
     lam_free(b);
@@ -48,6 +49,16 @@ static lam_code verify_weights(struct lam_base *b, lam_error *err)
     return v.error.code;
 }
 
+/* lam_token_is_end cannot fail, so it must not read a file that may have been truncated. */
+static lam_code copy_end_tokens(struct lam_base *b, lam_error *err)
+{
+    b->end_tokens = lam_alloc(b->vocab.n_eog, sizeof *b->end_tokens);
+    if (!b->end_tokens) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%u end tokens", b->vocab.n_eog);
+    for (uint32_t i = 0; i < b->vocab.n_eog; i++) b->end_tokens[i] = b->vocab.eog[i];
+    b->vocab.eog = b->end_tokens;
+    return LAM_OK;
+}
+
 static lam_code open_text(struct lam_base *b, lam_error *err)
 {
     const struct lam_slm *s = b->model->file;
@@ -57,6 +68,7 @@ static lam_code open_text(struct lam_base *b, lam_error *err)
     if (b->vocab.n_tokens > b->model->config.n_vocab)
         return LAM_RAISE(err, LAM_E_SHAPE, "%u tokens in the vocabulary, %u rows in the embedding", b->vocab.n_tokens,
                          b->model->config.n_vocab);
+    LAM_TRY(copy_end_tokens(b, err));
     LAM_TRY(lam_tokenizer_new(&b->vocab, &b->tokenizer, err));
     LAM_TRY(lam_vocab_digest(&b->vocab, digest, err));
     lam_digest_text(digest, b->tokenizer_digest);

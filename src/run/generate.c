@@ -22,6 +22,7 @@ struct generation {
     struct lam_str text;
     lam_text_fn on_text;
     void *context;
+    bool stopped; /* by on_text */
 };
 
 /* One token sampled and appended. *more is false when the generation has ended. */
@@ -35,7 +36,8 @@ static lam_code generate_one(struct generation *g, const lam_sampling *sampling,
     LAM_TRY(lam_session_feed(g->session, &token, 1, NULL, NULL, err));
     lam_str_clear(&g->text);
     if (token < base->vocab.n_tokens) LAM_TRY(lam_detok_push(&g->detok, token, &g->text, err));
-    *more = !g->on_text || g->on_text(g->context, g->text.data ? g->text.data : "", token);
+    g->stopped = g->on_text && !g->on_text(g->context, g->text.data ? g->text.data : "", token);
+    *more = !g->stopped;
     return LAM_OK;
 }
 
@@ -58,7 +60,7 @@ lam_code lam_generate(lam_session *s, const lam_sampling *sampling, size_t max_t
     lam_code code = LAM_OK;
     while (code == LAM_OK && more && s->length - start < max_tokens && s->length < s->context)
         code = generate_one(&g, sampling, &more, err);
-    if (code == LAM_OK) code = finish(&g, err);
+    if (code == LAM_OK && !g.stopped) code = finish(&g, err);
     lam_str_release(&g.text);
     if (n_tokens) *n_tokens = s->length - start;
     return code;

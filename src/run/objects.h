@@ -27,7 +27,8 @@ struct lam_base {
     atomic_size_t holders;
     struct lam_engine *engine;      /* held */
     struct lam_model *model;
-    struct lam_vocab vocab;
+    struct lam_vocab vocab;         /* in place in the mapping, but for the end tokens */
+    uint32_t *end_tokens;
     struct lam_tokenizer *tokenizer;
     struct lam_template *chat_template; /* NULL if the base has none */
     struct lam_forward *forward;    /* used under the pool's lock */

@@ -144,15 +144,18 @@ static lam_code step_locked(lam_session *const sessions[], const uint32_t tokens
         rows[i] = (struct lam_row){.token = tokens[i], .position = sessions[i]->length, .kv = &sessions[i]->kv,
                                    .overlay = &sessions[i]->composition->overlay, .want_logits = true};
     LAM_TRY(lam_forward_run(base->forward, rows, n, &logits, &stride, err));
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].failed)
-            return LAM_RAISE(err, LAM_E_ACTIVATION, "session %zu of the step, position %zu: an activation left the finite range", i,
-                             rows[i].position);
+    const struct lam_row *failed = NULL;
     for (size_t i = 0; i < n; i++) {
+        if (rows[i].failed) {
+            if (!failed) failed = &rows[i];
+            continue; /* one session's end is not the others' */
+        }
         memcpy(sessions[i]->logits, logits + i * stride, base->model->config.n_vocab * sizeof *logits);
         append(sessions[i], &tokens[i], 1);
     }
-    return LAM_OK;
+    if (!failed) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_ACTIVATION, "session %zu of the step, position %zu: an activation left the finite range",
+                     (size_t)(failed - rows), failed->position);
 }
 
 lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err)

@@ -1,5 +1,6 @@
 /* The text functions of the public API. */
 #include "base/alloc.h"
+#include "base/os.h"
 #include "run/objects.h"
 #include "text/detok.h"
 
@@ -11,6 +12,7 @@ lam_code lam_tokenize(const lam_base *base, const char *text, size_t len, unsign
                       (flags & LAM_TOKENIZE_CONTROL ? LAM_ENCODE_PARSE_SPECIAL : 0);
     *tokens = NULL;
     *n = 0;
+    LAM_TRY(lam_mapping_check(&base->model->file->file, err)); /* the vocabulary is used in place */
     return lam_tokenizer_encode(base->tokenizer, text, len, encode, tokens, n, err);
 }
 
@@ -25,6 +27,7 @@ lam_code lam_detokenize_text(const lam_base *base, const uint32_t *tokens, size_
 {
     struct lam_str s = {0};
     *text = NULL;
+    LAM_TRY(lam_mapping_check(&base->model->file->file, err));
     unsigned flags = LAM_DETOK_START | (special ? LAM_DETOK_SPECIAL : 0);
     lam_code code = lam_detokenize(&base->vocab, tokens, n, flags, &s, err);
     if (code == LAM_OK) return give_text(&s, text, err);
@@ -48,8 +51,9 @@ static json_t *template_variables(const lam_base *base, const lam_message *messa
             json_decref(list);
             return NULL; /* a text that is not UTF-8, or no memory */
         }
-    return json_pack("{s:o,s:b,s:o,s:o}", "messages", list, "add_generation_prompt", add_generation_prompt, "bos_token",
-                     token_text(&base->vocab, base->vocab.ids.bos), "eos_token", token_text(&base->vocab, base->vocab.ids.eos));
+    return json_pack("{s:o,s:b,s:o,s:o,s:I}", "messages", list, "add_generation_prompt", add_generation_prompt, "bos_token",
+                     token_text(&base->vocab, base->vocab.ids.bos), "eos_token", token_text(&base->vocab, base->vocab.ids.eos),
+                     "strftime_now", (json_int_t)lam_unix_time()); /* some templates print today's date */
 }
 
 lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt, char **text,
@@ -59,6 +63,7 @@ lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size
     const json_t *source = json_object_get(base->model->file->metadata, "chat_template");
     if (!json_is_string(source))
         return LAM_RAISE(err, LAM_E_TEMPLATE, "%s has no chat template; give the prompt raw (--raw)", base->name);
+    LAM_TRY(lam_mapping_check(&base->model->file->file, err));
     if (!base->chat_template) { /* compile again for the reason */
         struct lam_template *t = NULL;
         lam_code code = lam_template_compile(json_string_value(source), json_string_length(source), &t, err);

@@ -413,9 +413,9 @@ static lam_code loop_items(struct lam_tpl_run *run, struct lam_tpl_scope *scope,
     *out = all;
     if (!node->c) return LAM_OK;
     LAM_TRY(lam_tpl_list_new(run, LAM_TPL_PLAIN_LIST, 0, &kept));
+    struct lam_tpl_scope *inner = NULL;
     for (size_t i = 0; i < all->n; i++) {
-        struct lam_tpl_scope *inner;
-        LAM_TRY(lam_tpl_scope_new(run, scope, &inner));
+        LAM_TRY(lam_tpl_scope_renew(run, scope, &inner));
         LAM_TRY(assign(run, inner, node->a, all->items[i]));
         LAM_TRY(eval(run, inner, node->c, &yes));
         if (lam_tpl_truth(yes)) LAM_TRY(lam_tpl_list_push(run, kept.list, all->items[i]));
@@ -428,7 +428,7 @@ static lam_code exec_for(struct lam_tpl_run *run, struct lam_tpl_scope *scope, c
                          struct lam_str *out, enum signal *signal)
 {
     const struct lam_tpl_list *items;
-    struct lam_tpl_scope *inner;
+    struct lam_tpl_scope *inner = NULL;
     struct lam_tpl_value loop = {.kind = LAM_TPL_LOOP};
     bool completed = false; /* an iteration ran to its end; as in Jinja2, else the else part is due */
     void *state;
@@ -440,7 +440,7 @@ static lam_code exec_for(struct lam_tpl_run *run, struct lam_tpl_scope *scope, c
         enum signal inside = GO_ON;
         loop.loop->index = i;
         LAM_TRY(lam_tpl_tick(run, 1));
-        LAM_TRY(lam_tpl_scope_new(run, scope, &inner));
+        LAM_TRY(lam_tpl_scope_renew(run, scope, &inner));
         LAM_TRY(lam_tpl_scope_set(run, inner, LAM_TPL_TEXT("loop"), loop));
         LAM_TRY(assign(run, inner, node->a, items->items[i]));
         LAM_TRY(exec_body(run, inner, node->body, out, &inside));
@@ -488,6 +488,7 @@ static lam_code make_macro(struct lam_tpl_run *run, struct lam_tpl_scope *scope,
     *out = (struct lam_tpl_value){.kind = LAM_TPL_MACRO, .macro = macro};
     out->macro->node = node;
     out->macro->scope = scope;
+    for (; scope && !scope->captured; scope = scope->parent) scope->captured = true;
     return LAM_OK;
 }
 

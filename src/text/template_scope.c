@@ -11,6 +11,13 @@ lam_code lam_tpl_scope_new(struct lam_tpl_run *run, struct lam_tpl_scope *parent
     return LAM_OK;
 }
 
+lam_code lam_tpl_scope_renew(struct lam_tpl_run *run, struct lam_tpl_scope *parent, struct lam_tpl_scope **scope)
+{
+    if (!*scope || (*scope)->captured) return lam_tpl_scope_new(run, parent, scope);
+    (*scope)->n = 0;
+    return LAM_OK;
+}
+
 static struct lam_tpl_variable *find(const struct lam_tpl_scope *scope, struct lam_tpl_text name)
 {
     for (size_t i = 0; i < scope->n; i++)

@@ -6,6 +6,7 @@
 
 struct lam_tpl_scope {
     struct lam_tpl_scope *parent; /* NULL for the outermost one, which holds the caller's variables */
+    bool captured; /* a macro was defined in it or in a scope within, so it must outlive its loop's iteration */
     size_t n, cap;
     struct lam_tpl_variable {
         struct lam_tpl_text name;
@@ -14,6 +15,8 @@ struct lam_tpl_scope {
 };
 
 lam_code lam_tpl_scope_new(struct lam_tpl_run *run, struct lam_tpl_scope *parent, struct lam_tpl_scope **out);
+/* An empty scope for the next iteration of a loop: *scope again unless that is NULL or captured. */
+lam_code lam_tpl_scope_renew(struct lam_tpl_run *run, struct lam_tpl_scope *parent, struct lam_tpl_scope **scope);
 lam_code lam_tpl_scope_set(struct lam_tpl_run *run, struct lam_tpl_scope *scope, struct lam_tpl_text name,
                            struct lam_tpl_value value);
 /* The variable, or else the global function of that name, or else undefined. */

@@ -111,7 +111,7 @@ static uint32_t find_added(const struct lam_vocab_out *o, const char *name)
 lam_code lam_vocab_add_eog(struct lam_vocab_out *o, lam_error *err)
 {
     static const char *const turn_ends[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_turn|>", "<EOT>", "_<EOT>"};
-    static const char *const text_ends[] = {"<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+    static const char *const text_ends[] = {"<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
     struct lam_vocab_ids *ids = lam_vocab_out_ids(o);
     for (size_t i = 0; i < sizeof turn_ends / sizeof *turn_ends; i++) {
         uint32_t id = find_added(o, turn_ends[i]);

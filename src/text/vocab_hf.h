@@ -15,6 +15,7 @@ struct lam_hf {
     uint32_t flags;           /* enum lam_vocab_flags gathered */
     bool normalizes;          /* there is a normaliser step */
     bool metaspace;           /* a Metaspace pre-tokenizer puts and marks spaces */
+    bool decodes_bytes;       /* the decoder knows byte tokens */
     bool has_template;        /* TemplateProcessing says what is put around a text */
     struct lam_str scratch[2];
     lam_error *err;

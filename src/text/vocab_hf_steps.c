@@ -177,6 +177,7 @@ static lam_code text_decoder(struct lam_hf *hf, const json_t *object, int depth)
         json_array_foreach(json_object_get(object, "decoders"), i, item) LAM_TRY(text_decoder(hf, item, depth + 1));
         return LAM_OK;
     }
+    if (is(object, "ByteFallback")) hf->decodes_bytes = true;
     if (is(object, "ByteFallback") || is(object, "Fuse")) return LAM_OK;
     size_t len;
     if (is(object, "Replace")) {
@@ -215,7 +216,12 @@ lam_code lam_hf_steps(struct lam_hf *hf)
     LAM_TRY(normalizer(hf, json_object_get(hf->tokenizer, "normalizer"), 0));
     LAM_TRY(pre_tokenizer(hf, json_object_get(hf->tokenizer, "pre_tokenizer"), true, true, 0));
     const json_t *decoder = json_object_get(hf->tokenizer, "decoder");
-    if (hf->kind == LAM_VOCAB_BPE_TEXT) return text_decoder(hf, decoder, 0);
+    if (hf->kind == LAM_VOCAB_BPE_TEXT) {
+        LAM_TRY(text_decoder(hf, decoder, 0));
+        if ((hf->flags & LAM_VOCAB_BYTE_FALLBACK) && !hf->decodes_bytes)
+            return LAM_RAISE(hf->err, LAM_E_UNSUPPORTED, "tokenizer.json: byte_fallback without ByteFallback in the decoder");
+        return LAM_OK;
+    }
     return is(decoder, "ByteLevel") ? LAM_OK : refuse(hf, "decoder", decoder);
 }
 

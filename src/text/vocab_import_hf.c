@@ -268,16 +268,15 @@ static lam_code check_metaspace(struct lam_hf *hf, const struct entry *entries, 
 }
 
 /* transformers adds tokens that stand in tokenizer_config.json alone; so must we, or refuse. */
-static lam_code check_config_tokens(struct lam_hf *hf, const struct entry *entries, uint32_t n)
+static lam_code check_config_tokens(struct lam_hf *hf, const struct entry *entries)
 {
     const char *key;
     json_t *token;
     json_object_foreach(json_object_get(hf->config, "added_tokens_decoder"), key, token) {
         const json_t *text = lam_hf_token_text(token);
-        bool same = false;
-        for (uint32_t id = 0; text && id < n && !same; id++)
-            same = entries[id].added && entries[id].len == json_string_length(text) && memcmp(entries[id].text, json_string_value(text), entries[id].len) == 0;
-        if (!same)
+        uint32_t id = !text ? LAM_TOKEN_NONE
+                            : lam_vocab_out_find(hf->out, hf->kind == LAM_VOCAB_BPE_BYTES, json_string_value(text), json_string_length(text));
+        if (id == LAM_TOKEN_NONE || !entries[id].added)
             return LAM_RAISE(hf->err, LAM_E_UNSUPPORTED, "tokenizer_config.json adds token %.32s \"%.64s\", which tokenizer.json lacks", key,
                              text ? json_string_value(text) : "");
     }
@@ -296,7 +295,7 @@ static lam_code fill(struct lam_hf *hf, const json_t *generation, struct entry *
     LAM_TRY(add_merges(hf, json_object_get(model, "merges")));
     LAM_TRY(lam_hf_steps(hf));
     LAM_TRY(check_metaspace(hf, entries, n));
-    LAM_TRY(check_config_tokens(hf, entries, n));
+    LAM_TRY(check_config_tokens(hf, entries));
     LAM_TRY(lam_hf_apply_config(hf->config, hf->out, false, hf->err));
     LAM_TRY(lam_hf_post_processor(hf));
     if (!hf->has_template) LAM_TRY(lam_hf_apply_config(hf->config, hf->out, true, hf->err));

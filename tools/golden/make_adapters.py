@@ -45,6 +45,8 @@ ADAPTERS = [
     ("llama-gqa", "embed", lora(4, 8, ["embed_tokens", "v_proj"])),
     ("llama-gqa", "head", lora(4, 8, ["lm_head"])),
     ("llama-gqa", "zero-b", lora(2, 4, ["q_proj"])),
+    # PEFT's default for a target among the embeddings: the folder also holds a copy of the base's embedding.
+    ("llama-gqa", "embed-with-base", lora(1, 2, ["embed_tokens"])),
     ("llama-bias", "all-r4", lora(4, 8, ALL)),
     ("llama-bias", "bias-lora-only", lora(2, 4, ["q_proj", "o_proj"], bias="lora_only")),
     ("llama-bias", "bias-all", lora(2, 4, ["q_proj"], bias="all")),
@@ -70,8 +72,6 @@ REFUSED = [
     ("llama-gqa", "target-parameters", LoraConfig(r=2, lora_alpha=4, target_modules=[], task_type="CAUSAL_LM",
                                                   target_parameters=["self_attn.q_proj.weight"]), "target_parameters"),
     ("llama-gqa", "activated", lora(2, 4, ["q_proj"], alora_invocation_tokens=[20, 21]), "alora_invocation_tokens"),
-    ("llama-gqa", "embed-with-base", lora(1, 2, ["embed_tokens"]), "base_layer (PEFT's default for embeddings: a copy "
-     "of the base's embedding in the adapter; accept only if the bytes are the base's)"),
 ]
 # base case, [(adapter, weight), ...]; a case of a quantised twin says its file's suffix.
 CASES = [(b, None, [(a, 1.0)]) for b, a, _ in ADAPTERS if not b.endswith("-k")] + [
@@ -139,10 +139,14 @@ def write_adapter(base: str, name: str, config, keep_embeddings=False) -> None:
     model.peft_config["default"].base_model_name_or_path = base
     model.save_pretrained(str(folder), save_embedding_layers=keep_embeddings)
     (folder / "README.md").unlink(missing_ok=True)
-    if getattr(config, "fan_in_fan_out", None) != asked:
+    path = folder / "adapter_config.json"
+    saved = json.loads(path.read_text())
+    if isinstance(saved.get("target_modules"), list):
+        saved["target_modules"].sort()  # a set in PEFT: its order would change with each run
+    if asked:
         # PEFT turns the flag off for nn.Linear, with a warning. Adapters of other tools keep it: so does this one.
-        saved = json.loads((folder / "adapter_config.json").read_text())
-        (folder / "adapter_config.json").write_text(json.dumps({**saved, "fan_in_fan_out": asked}, indent=2) + "\n")
+        saved["fan_in_fan_out"] = True
+    path.write_text(json.dumps(saved, indent=2) + "\n")
 
 
 def with_adapters(model, base: str, adapters):
@@ -195,10 +199,10 @@ def main() -> None:
     index = load_index()
     shutil.rmtree(GOLDEN / "adapters", ignore_errors=True)
     for base, name, config in ADAPTERS:
-        write_adapter(base, name, config)
+        write_adapter(base, name, config, keep_embeddings=name == "embed-with-base")
     index["refusals"] = []
     for base, name, config, reason in REFUSED:
-        write_adapter(base, name, config, keep_embeddings=name == "embed-with-base")
+        write_adapter(base, name, config)
         put(index, "refusals", {"id": f"{base}+{name}", "base": base, "adapter": f"adapters/{base}/{name}", "names": reason})
     index["cases"] = [c for c in index["cases"] if not c["adapters"]]
     for base, twin_name, adapters in CASES:
@@ -215,7 +219,7 @@ def main() -> None:
             "id": f"{base_id}+{label}", "arch": plain["arch"], "model": base, "tokens": plain["tokens"],
             "adapters": [{"path": f"adapters/{base}/{a}", "weight": w} for a, w in adapters],
             "path": plain["path"], "form": plain["form"], "weights": plain["weights"],
-            "rule": plain["rule"], **({"optional": True} if label == "lora-bias" else {}), "first_row": len(plain["tokens"]) - ROWS, **saved})
+            "rule": plain["rule"], **({"optional": True} if label in ("lora-bias", "embed-with-base") else {}), "first_row": len(plain["tokens"]) - ROWS, **saved})
         before = np.fromfile(GOLDEN / plain["logits"], "<f4").reshape(-1, plain["vocab"])[-ROWS:]
         print(f"{base_id}+{label}: moved by {np.abs(logits - before).max():.3f} of {saved['max_abs']:.1f}", flush=True)
     for base, name in GGUF_ADAPTERS:

@@ -10,7 +10,6 @@ from gguf import GGMLQuantizationType as Q
 
 import kquant
 
-SPM = {"llama-gqa", "llama-linear", "llama-bias", "llama-yarn", "llama-k"}
 PLAIN = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
          "up_proj": "ffn_up", "down_proj": "ffn_down", "q_norm": "attn_q_norm", "k_norm": "attn_k_norm",
          "input_layernorm": "attn_norm"}

@@ -1,9 +1,9 @@
-/* WASI: one process and one thread, so locks are always free; no links are resolved. */
+/* Folders and file facts (base/files.h), alike on every system; locks and real paths are lock_<system>.c. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "base/files.h"
 #include "base/alloc.h"
-#include "base/os.h"
+#include "base/os_common.h"
 #include "base/str.h"
 
 #include <dirent.h>
@@ -15,17 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static lam_code raise_errno(lam_error *err, const char *what, const char *path)
-{
-    lam_code code = errno == ENOENT || errno == ENOTDIR ? LAM_E_NOT_FOUND : errno == ENOSPC || errno == EDQUOT ? LAM_E_NO_SPACE
-                  : errno == ENOMEM ? LAM_E_NO_MEMORY : LAM_E_IO;
-    return LAM_RAISE(err, code, "%s: %s: %s", path, what, strerror(errno));
-}
-
 lam_code lam_file_info(const char *path, struct lam_file_info *out, lam_error *err)
 {
     struct stat st;
-    if (stat(path, &st) != 0) return raise_errno(err, "stat", path);
+    if (stat(path, &st) != 0) return lam_raise_errno(err, "stat", path);
     *out = (struct lam_file_info){.size = (uint64_t)st.st_size,
                                   .mtime_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
                                   .device = st.st_dev, .inode = st.st_ino, .is_dir = S_ISDIR(st.st_mode)};
@@ -37,11 +30,11 @@ lam_code lam_read_head(const char *path, uint8_t *bytes, size_t size, size_t *le
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     lam_code code = LAM_OK;
     *len = 0;
-    if (fd < 0) return raise_errno(err, "open", path);
+    if (fd < 0) return lam_raise_errno(err, "open", path);
     while (code == LAM_OK && *len < size) {
         ssize_t n = read(fd, bytes + *len, size - *len);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) code = raise_errno(err, "read", path);
+        if (n < 0) code = lam_raise_errno(err, "read", path);
         if (n <= 0) break;
         *len += (size_t)n;
     }
@@ -51,27 +44,33 @@ lam_code lam_read_head(const char *path, uint8_t *bytes, size_t size, size_t *le
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static bool add_name(char ***names, size_t *n, const char *name)
+static bool add_name(char ***names, size_t *n, size_t *cap, const char *name)
 {
-    char **grown = lam_realloc(*names, *n + 1, sizeof *grown);
-    if (grown) *names = grown;
-    char *copy = grown ? lam_strdup(name) : NULL;
+    if (*n == *cap) {
+        size_t grown_cap = *cap ? *cap * 2 : 16;
+        char **grown = lam_realloc(*names, grown_cap, sizeof *grown);
+        if (!grown) return false;
+        *names = grown;
+        *cap = grown_cap;
+    }
+    char *copy = lam_strdup(name);
     if (copy) (*names)[(*n)++] = copy;
     return copy != NULL;
 }
 
 lam_code lam_list_dir(const char *path, char ***names, size_t *n, lam_error *err)
 {
+    size_t cap = 0;
     lam_code code = LAM_OK;
     *names = NULL;
     *n = 0;
     DIR *dir = opendir(path);
-    if (!dir) return raise_errno(err, "open folder", path);
+    if (!dir) return lam_raise_errno(err, "open folder", path);
     for (struct dirent *entry; code == LAM_OK && (errno = 0, entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (!add_name(names, n, entry->d_name)) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %zu names", path, *n);
+        if (!add_name(names, n, &cap, entry->d_name)) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %zu names", path, *n);
     }
-    if (code == LAM_OK && errno != 0) code = raise_errno(err, "read folder", path);
+    if (code == LAM_OK && errno != 0) code = lam_raise_errno(err, "read folder", path);
     closedir(dir);
     if (code == LAM_OK && *n) qsort(*names, *n, sizeof **names, compare_names);
     if (code != LAM_OK) {
@@ -90,36 +89,16 @@ void lam_free_names(char **names, size_t n)
 
 lam_code lam_remove_file(const char *path, lam_error *err)
 {
-    return unlink(path) == 0 || errno == ENOENT ? LAM_OK : raise_errno(err, "remove", path);
-}
-
-lam_code lam_real_path(const char *path, char **out, lam_error *err)
-{
-    if (!lam_path_exists(path)) return LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: no such file", path);
-    *out = lam_strdup(path);
-    return *out ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    return unlink(path) == 0 || errno == ENOENT ? LAM_OK : lam_raise_errno(err, "remove", path);
 }
 
 lam_code lam_touch(const char *path, lam_error *err)
 {
-    return utimensat(AT_FDCWD, path, NULL, 0) == 0 ? LAM_OK : raise_errno(err, "touch", path);
+    struct timespec now[2]; /* given, since Debian 12's wasi-libc takes no times for the year 1970 */
+    clock_gettime(CLOCK_REALTIME, &now[0]);
+    now[1] = now[0];
+    return utimensat(AT_FDCWD, path, now, 0) == 0 ? LAM_OK : lam_raise_errno(err, "touch", path);
 }
-
-struct lam_lock {
-    char unused; /* nothing is held */
-};
-
-lam_code lam_lock_try(const char *path, enum lam_lock_kind kind, struct lam_lock **out, lam_error *err)
-{
-    *out = NULL;
-    if (kind != LAM_LOCK_CREATE && !lam_path_exists(path)) return LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: no such file", path);
-    struct lam_lock *lock = lam_alloc(1, sizeof *lock);
-    if (!lock) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    *out = lock;
-    return LAM_OK;
-}
-
-void lam_unlock(struct lam_lock *lock) { lam_free(lock); }
 
 void lam_sleep(double seconds)
 {

@@ -1,0 +1,53 @@
+# make fuzz: every fuzz/fuzz_X.c against the library, with libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer,
+# FUZZ_SECONDS each. FUZZ=gguf runs one alone. What is found lies in $(B)/fuzz/; corpora stay in $(B)/fuzz/corpus and grow.
+
+FUZZ_CC      ?= clang-19
+FUZZ_SECONDS ?= 30
+FB := $(B)/fuzz
+
+FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c)))
+
+# Parsers need no fast kernels: the portable list of variants serves on every machine.
+FUZZ_NOT_HERE := %_wasi.c %_avx2.c %_avx512.c %_neon.c %_x86.c src/base/pool_serial.c src/base/sha256_portable.c
+FUZZ_LIB_SRC := $(filter-out $(FUZZ_NOT_HERE),$(sort $(wildcard src/*/*.c)))
+FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(FB)/%.o)
+
+# The two warnings that are off meet sound code under clang alone; see wasm/wasm.mk.
+FUZZ_CFLAGS = $(NUMERIC) -O1 -g -fno-omit-frame-pointer $(WARN) -Wno-tautological-constant-out-of-range-compare \
+              -Wno-string-concatenation -Iinclude -Isrc -DLAM_VERSION='"$(VERSION)"' -fno-sanitize-recover=all
+
+# Folders with files to begin from, besides fuzz/corpus/X where there is one.
+FUZZ_SEEDS_gguf := tests/data/format
+FUZZ_SEEDS_safetensors := tests/data/format
+FUZZ_SEEDS_slm := tests/data/format
+FUZZ_SEEDS_template := tests/data/templates
+FUZZ_SEEDS_peft_config := tests/data/adapters/configs
+
+.PHONY: fuzz fuzz-build
+fuzz:
+	@tools/deps.sh --fuzz
+	@$(MAKE) --no-print-directory $(JOBS) fuzz-build
+	@set -e; $(foreach f,$(FUZZ),$(call fuzz_run,$f))
+
+fuzz-build: $(FUZZ:%=$(FB)/fuzz_%)
+
+define fuzz_run
+echo "fuzz_$1, $(FUZZ_SECONDS) s"; mkdir -p $(FB)/corpus/$1; \
+$(FB)/fuzz_$1 -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=2048 -max_len=262144 -verbosity=0 -print_final_stats=1 \
+    -artifact_prefix=$(FB)/$1- $(FB)/corpus/$1 $(wildcard fuzz/corpus/$1) $(FUZZ_SEEDS_$1);
+endef
+
+$(FB)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	@echo '  FUZZ-CC  $<'
+	@$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c $< -o $@
+
+$(FB)/liblamina.a: $(FUZZ_LIB_OBJ)
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(FB)/fuzz_%: fuzz/fuzz_%.c $(FB)/liblamina.a
+	@echo '  FUZZ-LD  $@'
+	@$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -MF $@.d $< $(FB)/liblamina.a $(LIBS) -o $@
+
+-include $(FUZZ_LIB_OBJ:.o=.d) $(wildcard $(FB)/*.d)

@@ -1,0 +1,83 @@
+/* Locks by flock, and real paths. */
+#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE 1 /* flock; realpath without a limit */
+
+#include "base/files.h"
+#include "base/alloc.h"
+#include "base/os_common.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+lam_code lam_real_path(const char *path, char **out, lam_error *err)
+{
+    char *real = realpath(path, NULL);
+    if (!real) return lam_raise_errno(err, "real path", path);
+    *out = lam_strdup(real);
+    free(real);
+    return *out ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+}
+
+struct lam_lock {
+    int fd;
+    char *remove; /* owned path of a lock file, or NULL */
+};
+
+/* The file may have been removed, or replaced, between open and lock: then the lock is one of nothing. */
+static bool still_there(int fd, const char *path)
+{
+    struct stat open_file, named;
+    return fstat(fd, &open_file) == 0 && stat(path, &named) == 0 && open_file.st_ino == named.st_ino &&
+           open_file.st_dev == named.st_dev;
+}
+
+/* *fd is -1 if the lock is taken. */
+static lam_code lock_descriptor(const char *path, enum lam_lock_kind kind, int *fd, lam_error *err)
+{
+    int flags = O_CLOEXEC | (kind == LAM_LOCK_SHARED ? O_RDONLY : O_RDWR) | (kind == LAM_LOCK_CREATE ? O_CREAT : 0);
+    for (;;) {
+        *fd = open(path, flags, 0644);
+        if (*fd < 0) return lam_raise_errno(err, "open to lock", path);
+        if (flock(*fd, (kind == LAM_LOCK_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+            lam_code code = errno == EWOULDBLOCK || errno == EINTR ? LAM_OK : lam_raise_errno(err, "lock", path);
+            close(*fd);
+            *fd = -1;
+            return code;
+        }
+        if (still_there(*fd, path)) return LAM_OK;
+        close(*fd);
+    }
+}
+
+lam_code lam_lock_try(const char *path, enum lam_lock_kind kind, struct lam_lock **out, lam_error *err)
+{
+    *out = NULL;
+    struct lam_lock *lock = lam_alloc(1, sizeof *lock);
+    char *copy = kind == LAM_LOCK_CREATE ? lam_strdup(path) : NULL;
+    lam_code code = LAM_OK;
+    if (!lock || (kind == LAM_LOCK_CREATE && !copy)) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    if (code == LAM_OK) code = lock_descriptor(path, kind, &lock->fd, err);
+    if (code != LAM_OK || lock->fd < 0) {
+        lam_free(copy);
+        lam_free(lock);
+        return code;
+    }
+    lock->remove = copy;
+    *out = lock;
+    return LAM_OK;
+}
+
+void lam_unlock(struct lam_lock *lock)
+{
+    if (!lock) return;
+    if (lock->remove) unlink(lock->remove);
+    close(lock->fd);
+    lam_free(lock->remove);
+    lam_free(lock);
+}

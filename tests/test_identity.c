@@ -1,0 +1,284 @@
+/* composition_id: against ids computed by tools/make_identity_golden.py; what is in it, and what is not. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "fixture.h"
+
+#include "base/json.h"
+#include "compose/identity.h"
+
+/* ---- golden ---- */
+
+static const char *text_of(const json_t *object, const char *key) { return json_string_value(json_object_get(object, key)); }
+
+static void check_golden(const json_t *c)
+{
+    struct lam_identity_adapter list[8];
+    struct lam_identity identity = {.base_digest = text_of(c, "base_digest"), .tokenizer_digest = text_of(c, "tokenizer_digest"),
+                                    .template_digest = text_of(c, "template_digest"), .kv_format = text_of(c, "kv_format"),
+                                    .adapters = list};
+    json_t *a;
+    json_array_foreach(json_object_get(c, "adapters"), identity.n_adapters, a)
+        list[identity.n_adapters] = (struct lam_identity_adapter){.digest = text_of(a, "digest"),
+                                                                  .weight = json_number_value(json_object_get(a, "weight")),
+                                                                  .waived = json_is_true(json_object_get(a, "waived"))};
+    struct lam_str json = {0};
+    char id[LAM_DIGEST_TEXT];
+    lam_error err;
+    assert_ok(lam_identity_make(&identity, &json, id, &err), err);
+    assert_string_equal(json.data, text_of(c, "canonical"));
+    assert_string_equal(id, text_of(c, "id"));
+    lam_str_release(&json);
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    json_error_t problem;
+    size_t i;
+    json_t *list = json_load_file("tests/data/identity/compositions.json", 0, &problem), *c;
+    if (!list) fail_msg("%s", problem.text);
+    json_array_foreach(list, i, c) check_golden(c);
+    assert_true(i > 15);
+    json_decref(list);
+}
+
+/* ---- through the public API ---- */
+
+#define GQA "tests/golden/llama-gqa/llama-gqa-"
+#define ADAPTER "tests/golden/adapters/llama-gqa/"
+static const char *const adapters[] = {ADAPTER "all-r4", "twin"};
+
+static void id_of(struct fixture *f, const double *weights, size_t n, char out[LAM_DIGEST_TEXT])
+{
+    lam_composition *c = fixture_compose(f, weights, n);
+    memcpy(out, lam_composition_id(c), LAM_DIGEST_TEXT);
+    lam_composition_free(c);
+}
+
+#define MAX_IDS 32
+struct ids {
+    char id[MAX_IDS][LAM_DIGEST_TEXT];
+    size_t n;
+};
+
+/* The id is new: no other combination of ingredients has it. */
+static void add_new(struct ids *ids, const char *id)
+{
+    for (size_t i = 0; i < ids->n; i++) assert_string_not_equal(id, ids->id[i]);
+    assert_true(ids->n < MAX_IDS);
+    memcpy(ids->id[ids->n++], id, LAM_DIGEST_TEXT);
+}
+
+static void add_compositions(struct ids *ids, struct fixture *f)
+{
+    static const double weights[][2] = {{1, 1}, {1, 0.5}, {0.5, 1}, {0, 1}, {-0.0, -1}};
+    char id[LAM_DIGEST_TEXT];
+    for (size_t n = 0; n < 2; n++) {
+        id_of(f, weights[0], n, id);
+        add_new(ids, id);
+    }
+    for (size_t i = 0; i < 5; i++) {
+        id_of(f, weights[i], 2, id);
+        add_new(ids, id);
+    }
+}
+
+static void test_every_ingredient_counts(void **state)
+{
+    (void)state;
+    struct ids ids = {.n = 0};
+    struct fixture f;
+    char id[LAM_DIGEST_TEXT];
+    static const char *const sources[] = {GQA "q4_0.gguf", GQA "q8_0.gguf", "tests/golden/llama-gqa"}; /* the last: KV in float32 */
+    for (size_t i = 0; i < 3; i++) { /* the base's bytes */
+        fixture_import(&f, sources[i], adapters, 2);
+        fixture_open(&f, NULL);
+        add_compositions(&ids, &f);
+        fixture_close(&f);
+        fixture_remove(&f);
+    }
+    static const char *const reversed[] = {ADAPTER "all-r4", ADAPTER "all-r4"};
+    fixture_import(&f, sources[0], reversed, 2);
+    char twin[512];
+    lam_error err;
+    fixture_twin(f.folder, ADAPTER "all-r4", twin);
+    assert_ok(lam_import_adapter(twin, f.base_path, f.adapter_paths[0], NULL, NULL, &err), err);
+    fixture_open(&f, NULL); /* the twin is first now */
+    id_of(&f, (double[]){1, 1}, 1, id); /* the adapter's bytes */
+    add_new(&ids, id);
+    id_of(&f, (double[]){1, 1}, 2, id); /* the order */
+    add_new(&ids, id);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
+static void test_json_is_what_is_hashed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    lam_base_info info;
+    lam_adapter_info adapter;
+    uint8_t digest[LAM_SHA256_BYTES];
+    char text[LAM_DIGEST_TEXT];
+    lam_error err;
+    json_t *whole;
+    fixture_import(&f, GQA "q4_0.gguf", adapters, 2);
+    fixture_open(&f, NULL);
+    lam_composition *c = fixture_compose(&f, (double[]){1.0, -0.5}, 2);
+    const char *json = lam_composition_json(c);
+    lam_sha256(json, strlen(json), digest);
+    lam_digest_text(digest, text);
+    assert_string_equal(text, lam_composition_id(c));
+    assert_ok(lam_json_parse(json, strlen(json), "composition", &whole, &err), err);
+    lam_base_describe(f.base, &info);
+    assert_string_equal(text_of(whole, "base_digest"), info.base_digest);
+    assert_string_equal(text_of(whole, "tokenizer_digest"), info.tokenizer_digest);
+    assert_true(json_is_null(json_object_get(whole, "template_digest")) == !info.has_chat_template);
+    assert_string_equal(text_of(whole, "numeric_contract"), "nc1");
+    assert_string_equal(text_of(whole, "kv_format"), "f16");
+    const json_t *list = json_object_get(whole, "adapters");
+    assert_int_equal(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        char semantic[LAM_DIGEST_TEXT];
+        lam_adapter_describe(f.adapters[i], &adapter);
+        assert_ok(lam_semantic_digest(info.base_digest, adapter.digest, semantic, &err), err);
+        assert_string_equal(text_of(json_array_get(list, i), "semantic_digest"), semantic);
+        assert_true(json_number_value(json_object_get(json_array_get(list, i), "weight")) == (i ? -0.5 : 1.0));
+    }
+    json_decref(whole);
+    lam_composition_free(c);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
+/* A copy of a model's folder with a chat template of its own. */
+static void copy_with_template(const char *folder, const char *name, const char *template, char *out)
+{
+    char command[4096];
+    snprintf(out, 512, "%s/%s", folder, name);
+    snprintf(command, sizeof command, "cp -r tests/golden/llama-gqa %s && rm -f %s/*.gguf && printf '%%s' '%s' > %s/chat_template.jinja", out,
+             out, template, out);
+    assert_int_equal(system(command), 0);
+}
+
+static void open_copy(struct fixture *f, const char *source, char id[2][LAM_DIGEST_TEXT])
+{
+    const char *const one[] = {ADAPTER "all-r4"};
+    fixture_import(f, source, one, 1);
+    fixture_open(f, NULL);
+    id_of(f, NULL, 0, id[0]);
+    id_of(f, (double[]){1.0}, 1, id[1]);
+}
+
+static void test_template_counts(void **state)
+{
+    (void)state;
+    char *folder = test_make_folder(), source[512], ids[3][2][LAM_DIGEST_TEXT];
+    static const char *const templates[] = {"{{ messages[0].content }}", "{{ messages[0].content }}!", "{{ messages[0].content }}"};
+    char base_digest[3][LAM_DIGEST_TEXT], adapter_digest[3][LAM_DIGEST_TEXT];
+    for (size_t i = 0; i < 3; i++) {
+        char name[2] = {(char)('a' + (int)i), 0};
+        struct fixture f;
+        lam_base_info base;
+        lam_adapter_info adapter;
+        copy_with_template(folder, name, templates[i], source);
+        open_copy(&f, source, ids[i]);
+        lam_base_describe(f.base, &base);
+        lam_adapter_describe(f.adapters[0], &adapter);
+        assert_true(base.has_chat_template);
+        memcpy(base_digest[i], base.base_digest, LAM_DIGEST_TEXT);
+        memcpy(adapter_digest[i], adapter.digest, LAM_DIGEST_TEXT);
+        fixture_close(&f);
+        fixture_remove(&f);
+    }
+    for (size_t n = 0; n < 2; n++) {
+        assert_string_not_equal(ids[0][n], ids[1][n]);
+        assert_string_equal(ids[0][n], ids[2][n]); /* another folder, the same content */
+    }
+    assert_string_equal(base_digest[0], base_digest[1]); /* a template edit orphans no adapter */
+    assert_string_equal(adapter_digest[0], adapter_digest[1]);
+    test_remove_folder(folder);
+}
+
+/* Paths, names, threads, instruction set, rows of a pass and context stand in no id. */
+static void test_circumstances_do_not_count(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char id[LAM_DIGEST_TEXT], again[LAM_DIGEST_TEXT], command[1200];
+    lam_error err;
+    fixture_import(&f, GQA "q4_0.gguf", adapters, 2);
+    fixture_open(&f, &(lam_engine_options){.threads = 1, .isa = "scalar", .max_rows = 1});
+    id_of(&f, (double[]){1, 0.5}, 2, id);
+    lam_composition *c = fixture_compose(&f, (double[]){1, 0.5}, 2);
+    lam_session *s = fixture_session(c, 17);
+    assert_string_equal(lam_session_composition_id(s), id);
+    lam_session_free(s);
+    lam_composition_free(c);
+    fixture_close(&f);
+    snprintf(command, sizeof command, "cd %s && mkdir other && mv base.slm other/renamed && mv adapter-0.slm other/x", f.folder);
+    assert_int_equal(system(command), 0);
+    snprintf(f.base_path, sizeof f.base_path, "%s/other/renamed", f.folder);
+    snprintf(f.adapter_paths[0], sizeof f.adapter_paths[0], "%s/other/x", f.folder);
+    fixture_open(&f, &(lam_engine_options){.threads = 3, .max_rows = 99});
+    id_of(&f, (double[]){1, 0.5}, 2, again);
+    assert_string_equal(again, id);
+    fixture_close(&f);
+    /* the same adapter as llama.cpp's GGUF, from a file of another name */
+    assert_ok(lam_import_adapter(ADAPTER "all-r4.gguf", f.base_path, f.adapter_paths[0], NULL, NULL, &err), err);
+    fixture_open(&f, NULL);
+    id_of(&f, (double[]){1, 0.5}, 2, again);
+    assert_string_equal(again, id);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
+/* An adapter of another base, taken with a waiver: the composition says so. */
+static void test_waiver_is_recorded(void **state)
+{
+    (void)state;
+    struct fixture bound, other;
+    lam_base_info info;
+    lam_adapter_info adapter;
+    lam_error err;
+    json_t *whole;
+    fixture_import(&bound, GQA "q4_0.gguf", adapters, 1);
+    fixture_import(&other, GQA "q8_0.gguf", adapters, 0);
+    fixture_open(&bound, NULL);
+    fixture_open(&other, NULL);
+    lam_adapter *waived = NULL;
+    assert_int_equal(lam_adapter_load(other.base, bound.adapter_paths[0], false, &waived, &err), LAM_E_WRONG_BASE);
+    assert_null(waived);
+    assert_ok(lam_adapter_load(other.base, bound.adapter_paths[0], true, &waived, &err), err);
+    other.adapters[0] = waived;
+    other.n_adapters = 1;
+    lam_adapter_describe(waived, &adapter);
+    assert_false(adapter.bound);
+    lam_base_describe(other.base, &info);
+    lam_composition *c = fixture_compose(&other, (double[]){1.0}, 1), *plain = fixture_compose(&bound, (double[]){1.0}, 1);
+    const char *json = lam_composition_json(c);
+    assert_ok(lam_json_parse(json, strlen(json), "composition", &whole, &err), err);
+    const json_t *waivers = json_object_get(whole, "waivers");
+    assert_int_equal(json_array_size(waivers), 1);
+    assert_string_equal(text_of(json_array_get(waivers, 0), "adapter_digest"), adapter.digest);
+    assert_string_equal(text_of(json_array_get(waivers, 0), "base_digest"), info.base_digest);
+    json_decref(whole);
+    json = lam_composition_json(plain);
+    assert_non_null(strstr(json, "\"waivers\":[]"));
+    lam_composition_free(c);
+    lam_composition_free(plain);
+    fixture_close(&bound);
+    fixture_close(&other);
+    fixture_remove(&bound);
+    fixture_remove(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),          cmocka_unit_test(test_every_ingredient_counts),
+        cmocka_unit_test(test_json_is_what_is_hashed), cmocka_unit_test(test_template_counts),
+        cmocka_unit_test(test_circumstances_do_not_count), cmocka_unit_test(test_waiver_is_recorded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
