@@ -122,6 +122,17 @@ $(addprefix $(B)/tests/test_,gguf safetensors slm): TEST_LDFLAGS += -Wl,--wrap=m
 include wasm/wasm.mk
 include fuzz/fuzz.mk
 
+# Kernel by kernel, then the shipped model; beside llama.cpp: bench/versus_llamacpp.py.
+$(B)/bench/%: bench/%.c $(B)/liblamina.a
+	@mkdir -p $(@D)
+	@echo '  CC  $<'
+	@$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIBS) -o $@
+
+bench: deps
+	@$(MAKE) --no-print-directory $(JOBS) all $(B)/bench/bench_kernels
+	@$(B)/bench/bench_kernels
+	@$(B)/lamina bench data/stories260K-Q8_0.gguf
+
 clean:
 	rm -rf $(B)
 

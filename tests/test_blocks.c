@@ -3,6 +3,7 @@
 
 #include "base/sha256.h"
 #include "tensor/decode.h"
+#include "tensor/half.h"
 #include "tensor/dtype.h"
 #include "tensor/tiles.h"
 

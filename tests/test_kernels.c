@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
 #include "tensor/decode.h"
+#include "tensor/half.h"
 #include "tensor/group.h"
 #include "tensor/tiles.h"
 

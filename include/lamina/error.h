@@ -11,7 +11,7 @@ extern "C" {
 #define LAM_API __attribute__((visibility("default")))
 
 typedef enum lam_code {
-    LAM_OK = 0,
+    LAM_OK = 0,              /* done, all of it */
 
     /* the call and the machine */
     LAM_E_ARGUMENT = 1,      /* a parameter or option is not acceptable */
@@ -44,10 +44,10 @@ typedef enum lam_code {
     /* models */
     LAM_E_ARCHITECTURE = 40, /* a model architecture that we do not run */
     LAM_E_UNSUPPORTED = 41,  /* a feature that we do not implement, named */
-    LAM_E_MISSING_TENSOR = 42,
+    LAM_E_MISSING_TENSOR = 42, /* a tensor that the architecture needs is not in the file */
     LAM_E_EXTRA_TENSOR = 43, /* a tensor that the architecture has no use for */
-    LAM_E_SHAPE = 44,
-    LAM_E_DTYPE = 45,
+    LAM_E_SHAPE = 44,        /* a tensor's dimensions are not those that its place needs */
+    LAM_E_DTYPE = 45,        /* an element or block type that we do not read, or not in this place */
     LAM_E_NON_FINITE = 46,   /* NaN or infinity in a weight or scale */
     LAM_E_ACTIVATION = 47,   /* an activation left the finite range: the request ends */
 
@@ -63,7 +63,7 @@ typedef enum lam_code {
     LAM_E_TOKENIZER = 68,    /* the adapter brings tokens or a tokenizer of its own */
 
     /* text */
-    LAM_E_UTF8 = 80,
+    LAM_E_UTF8 = 80,         /* a text that must be UTF-8 is not */
     LAM_E_TOKEN = 81,        /* a token id outside the vocabulary */
     LAM_E_TEMPLATE = 82,     /* chat template missing, unknown or failing */
     LAM_E_PRETOKENIZER = 83, /* a pre-tokenizer that we do not know */

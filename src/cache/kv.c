@@ -1,6 +1,6 @@
 #include "cache/kv.h"
 #include "base/alloc.h"
-#include "tensor/decode.h"
+#include "tensor/half.h"
 #include "tensor/tiles.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The products of nc1, one lane (output row) at a time: the definition that every other variant equals bit for bit. */
 #include "kernels/scalar.h"
 #include "base/cursor.h"
-#include "tensor/decode.h"
+#include "tensor/half.h"
 #include "tensor/group.h"
 #include "tensor/tiles.h"
 

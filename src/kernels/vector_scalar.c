@@ -1,7 +1,7 @@
 /* Norm, attention and gated activations: docs/numeric.md "Reductions" and "Attention". */
 #include "kernels/math.h"
 #include "kernels/scalar.h"
-#include "tensor/decode.h"
+#include "tensor/half.h"
 #include "tensor/tiles.h"
 
 #include <math.h>

@@ -1,45 +1,9 @@
 #include "tensor/decode.h"
 #include "base/cursor.h"
 #include "tensor/group.h"
+#include "tensor/half.h"
 
 #include <string.h>
-
-static float bits_to_f32(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint32_t f32_to_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-float lam_bf16_to_f32(uint16_t bits) { return bits_to_f32((uint32_t)bits << 16); }
-
-float lam_f16_to_f32(uint16_t bits)
-{
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;
-    if (rest >= 0x7c00) return bits_to_f32(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-    /* Shifted into place the exponent is 112 too small; the product is exact, subnormals included. */
-    return bits_to_f32(sign | f32_to_bits(bits_to_f32(rest << 13) * 0x1p112f));
-}
-
-uint16_t lam_f32_to_f16(float value)
-{
-    uint32_t bits = f32_to_bits(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-    if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and above round to infinity */
-    if (rest < 0x38800000) {
-        /* Subnormal result: adding 0.5 puts the last f16 bit at the last bit of the sum, rounded to nearest even. */
-        return (uint16_t)(sign | (f32_to_bits(bits_to_f32(rest) + 0.5f) - 0x3f000000));
-    }
-    uint32_t odd = rest >> 13 & 1;
-    return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + odd) >> 13);
-}
 
 /* The order of float operations is the dequantiser's: scale product first, then the weight, then the minimum. */
 static void decode_group(enum lam_form form, const struct lam_group *g, float out[LAM_GROUP])
@@ -60,7 +24,7 @@ static void decode_group(enum lam_form form, const struct lam_group *g, float ou
 void lam_decode_row(enum lam_dtype dtype, const uint8_t *row, size_t elements, float *out)
 {
     if (dtype == LAM_F32) {
-        for (size_t i = 0; i < elements; i++) out[i] = bits_to_f32(lam_load_u32(row + 4 * i));
+        for (size_t i = 0; i < elements; i++) memcpy(&out[i], row + 4 * i, sizeof *out);
     } else if (dtype == LAM_F16) {
         for (size_t i = 0; i < elements; i++) out[i] = lam_f16_to_f32(lam_load_u16(row + 2 * i));
     } else if (dtype == LAM_BF16) {

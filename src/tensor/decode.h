@@ -10,9 +10,4 @@ void lam_decode_row(enum lam_dtype dtype, const uint8_t *row, size_t elements, f
 /* True if every number that the row's decoding uses as a scale (and every element of a float type) is finite. */
 bool lam_row_is_finite(enum lam_dtype dtype, const uint8_t *row, size_t elements);
 
-/* float16 and bfloat16 bits. f32 to f16 rounds half to even; out of range gives infinity. */
-float lam_f16_to_f32(uint16_t bits);
-uint16_t lam_f32_to_f16(float value);
-float lam_bf16_to_f32(uint16_t bits);
-
 #endif

@@ -1,6 +1,6 @@
 #include "tensor/group.h"
 #include "base/cursor.h"
-#include "tensor/decode.h"
+#include "tensor/half.h"
 
 enum lam_form lam_dtype_form(enum lam_dtype dtype)
 {
