@@ -23,7 +23,7 @@ NOT_HERE := %_wasi.c src/base/sha256_portable.c src/base/pool_serial.c %_avx2.c 
 endif
 
 LIB_SRC := $(filter-out $(NOT_HERE),$(sort $(wildcard src/*/*.c)))
-CLI_SRC := $(sort $(wildcard cli/*.c))
+CLI_SRC := $(filter-out %_wasi.c,$(sort $(wildcard cli/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
@@ -84,6 +84,8 @@ install: all
 	ln -sf liblamina.so.0 $(DESTDIR)$(PREFIX)/lib/liblamina.so
 	install -m 644 $(B)/lamina.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
 	install -m 644 include/lamina/*.h $(DESTDIR)$(PREFIX)/include/lamina/
+	install -d $(DESTDIR)$(PREFIX)/share/lamina
+	install -m 644 data/stories260K-Q8_0.gguf data/LICENSE.stories260K $(DESTDIR)$(PREFIX)/share/lamina/
 
 # One instruction set a file; the flags never reach another file.
 $(B)/src/kernels/%_avx2.o: ISA = -mavx2 -mf16c
@@ -121,6 +123,12 @@ $(addprefix $(B)/tests/test_,gguf safetensors slm): TEST_LDFLAGS += -Wl,--wrap=m
 
 include wasm/wasm.mk
 include fuzz/fuzz.mk
+
+# Each promise broken on purpose, to show that its test notices.
+mutants:
+	@tools/deps.sh --test
+	@$(MAKE) --no-print-directory $(JOBS) all tests
+	@tools/mutants.sh $(B)
 
 # Kernel by kernel, then the shipped model; beside llama.cpp: bench/versus_llamacpp.py.
 $(B)/bench/%: bench/%.c $(B)/liblamina.a

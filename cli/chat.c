@@ -4,37 +4,13 @@
 
 #include "chat.h"
 
-#include <math.h>
-#include <signal.h>
+#include "process.h"
+#include "prompt.h"
+#include "report.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define DEFAULT_TOKENS 512
-
-volatile int interrupted;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    if (interrupted) _exit(130); /* a second Ctrl-C */
-    interrupted = 1;
-}
-
-void watch_interrupts(void) { signal(SIGINT, on_interrupt); }
-
-struct chat {
-    struct options *o;
-    struct opened *all;
-    lam_session *session;
-    uint32_t *fed;          /* tokens in the session */
-    size_t n_fed;
-    lam_message *messages;  /* contents owned */
-    size_t n_messages;
-    char *reply;
-    size_t reply_len;
-    bool colour;
-};
 
 static bool add_message(struct chat *c, const char *role, const char *content)
 {
@@ -50,7 +26,7 @@ static bool add_message(struct chat *c, const char *role, const char *content)
     return true;
 }
 
-static void forget(struct chat *c, size_t keep)
+void chat_forget(struct chat *c, size_t keep)
 {
     while (c->n_messages > keep) free((void *)c->messages[--c->n_messages].content);
 }
@@ -59,209 +35,179 @@ static bool take_reply(void *context, const char *text, uint32_t token)
 {
     struct chat *c = context;
     size_t n = strlen(text);
-    (void)token;
     char *longer = realloc(c->reply, c->reply_len + n + 1);
     if (!longer) return false;
     c->reply = longer;
     memcpy(c->reply + c->reply_len, text, n + 1);
     c->reply_len += n;
-    fputs(text, stdout);
-    fflush(stdout);
-    return !interrupted;
+    if (c->n_fed < lam_session_length(c->session)) c->fed[c->n_fed++] = token;
+    return print_now(text) && !process_signal();
 }
 
-/* The conversation in tokens: through the template, or as plain text for a model without one. */
-static lam_code conversation(struct chat *c, uint32_t **tokens, size_t *n, lam_error *err)
+/* Without a template the conversation is one text. */
+static lam_code join_messages(const struct chat *c, char **text, lam_error *err)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < c->n_messages; i++) len += strlen(c->messages[i].content);
+    char *at = *text = malloc(len + 1);
+    if (!at) return fail_memory(err);
+    *at = 0;
+    for (size_t i = 0; i < c->n_messages; i++) {
+        size_t n = strlen(c->messages[i].content);
+        memcpy(at, c->messages[i].content, n + 1);
+        at += n;
+    }
+    return LAM_OK;
+}
+
+static lam_code conversation(const struct chat *c, struct tokens *out, lam_error *err)
 {
     char *text = NULL;
-    bool template = c->all->info.has_chat_template && !c->o->raw;
-    lam_code code = LAM_OK;
-    if (template) {
-        code = lam_chat_format(c->all->base, c->messages, c->n_messages, true, &text, err);
-    } else {
-        size_t len = 0;
-        for (size_t i = 0; i < c->n_messages; i++) len += strlen(c->messages[i].content);
-        text = calloc(len + 1, 1);
-        if (!text) return LAM_E_NO_MEMORY;
-        for (size_t i = 0; i < c->n_messages; i++) strcat(text, c->messages[i].content);
-    }
+    bool template = uses_template(c->o, c->all);
+    lam_code code = template ? lam_chat_format(c->all->base, c->messages, c->n_messages, true, &text, err) : join_messages(c, &text, err);
+    if (code != LAM_OK) return code;
     unsigned flags = LAM_TOKENIZE_SPECIAL | (template ? LAM_TOKENIZE_CONTROL : 0);
-    if (code == LAM_OK) code = lam_tokenize(c->all->base, text, strlen(text), flags, tokens, n, err);
+    code = lam_tokenize(c->all->base, text, strlen(text), flags, &out->ids, &out->n, err);
     if (template) lam_memory_free(text);
     else free(text);
     return code;
 }
 
-/* Brings the session to tokens[n], whose common beginning it keeps. At least the last token is fed anew, for its logits. */
-static lam_code feed_difference(struct chat *c, const uint32_t *tokens, size_t n, lam_error *err)
+/* Brings the session to tokens, whose common beginning it keeps. At least the last token is fed anew, for its logits. */
+static lam_code feed_difference(struct chat *c, const struct tokens *t, lam_error *err)
 {
-    size_t same = 0;
-    while (same < c->n_fed && same + 1 < n && c->fed[same] == tokens[same]) same++;
-    uint32_t *copy = malloc(n * sizeof *copy);
-    if (!copy) return LAM_E_NO_MEMORY;
-    memcpy(copy, tokens, n * sizeof *copy);
+    size_t same = 0, context = lam_session_context(c->session);
+    if (t->n >= context)
+        return fail(err, LAM_E_CONTEXT, "the conversation has %zu tokens, the context %zu: /reset begins anew, -c sets it", t->n, context);
+    while (same < c->n_fed && same + 1 < t->n && c->fed[same] == t->ids[same]) same++;
     lam_code code = lam_session_truncate(c->session, same, err);
-    if (code == LAM_OK) code = lam_session_feed(c->session, tokens + same, n - same, NULL, NULL, err);
-    free(c->fed);
-    c->fed = copy;
-    c->n_fed = code == LAM_OK ? n : same;
+    if (code == LAM_OK) code = feed_prompt(c->o, c->session, t->ids + same, t->n - same, err);
+    c->n_fed = lam_session_length(c->session);
+    memcpy(c->fed, t->ids, c->n_fed * sizeof *c->fed);
     return code;
 }
 
-static lam_code answer(struct chat *c, lam_error *err)
+static lam_code begin_session(struct chat *c, lam_error *err)
 {
-    uint32_t *tokens = NULL;
-    size_t n = 0, generated = 0;
-    lam_code code = LAM_OK;
-    if (!c->session) {
-        code = lam_session_new(c->all->composition, c->o->context, &c->session, err);
-        c->n_fed = 0;
-    }
-    if (code == LAM_OK) code = conversation(c, &tokens, &n, err);
-    if (code == LAM_OK) code = feed_difference(c, tokens, n, err);
-    lam_memory_free(tokens);
+    if (c->session) return LAM_OK;
+    lam_code code = lam_session_new(c->all->composition, (size_t)count_or(c->o->context, 0), &c->session, err);
     if (code != LAM_OK) return code;
-    interrupted = 0;
+    free(c->fed);
+    c->n_fed = 0;
+    c->fed = malloc(lam_session_context(c->session) * sizeof *c->fed);
+    return c->fed ? LAM_OK : fail_memory(err);
+}
+
+static lam_code generate(struct chat *c, lam_error *err)
+{
+    size_t generated = 0;
     c->reply_len = 0;
     if (c->colour) fputs("\033[36m", stdout);
-    code = lam_generate(c->session, &c->o->sampling, c->o->n_tokens ? c->o->n_tokens : DEFAULT_TOKENS, take_reply, c, &generated, err);
-    fputs(c->colour ? "\033[0m\n" : "\n", stdout);
-    interrupted = 0;
-    if (code == LAM_OK && !add_message(c, "assistant", c->reply_len ? c->reply : "")) code = LAM_E_NO_MEMORY;
-    return code;
-}
-
-/* A new composition of the adapters whose weights are not 0. */
-static lam_code recompose(struct chat *c, lam_error *err)
-{
-    lam_adapter *list[MAX_ADAPTERS];
-    double weights[MAX_ADAPTERS];
-    size_t n = 0;
-    lam_composition *composition;
-    for (size_t i = 0; i < c->all->n_adapters; i++) {
-        if (c->all->adapters[i].weight == 0.0) continue;
-        list[n] = c->all->adapters[i].adapter;
-        weights[n++] = c->all->adapters[i].weight;
-    }
-    lam_code code = lam_compose(c->all->base, list, weights, n, &composition, err);
+    lam_code code = lam_generate(c->session, &c->o->sampling, (size_t)count_or(c->o->tokens, SIZE_MAX), take_reply, c, &generated, err);
+    print_now(c->colour ? "\033[0m\n" : "\n");
     if (code != LAM_OK) return code;
-    lam_session_free(c->session);
-    c->session = NULL;
-    lam_composition_free(c->all->composition);
-    c->all->composition = composition;
-    return LAM_OK;
+    if (process_signal()) fprintf(c->talk, "(stopped)\n");
+    else if (lam_session_length(c->session) == lam_session_context(c->session)) fprintf(c->talk, "(the context is full)\n");
+    return add_message(c, "assistant", c->reply_len ? c->reply : "") ? LAM_OK : fail_memory(err);
 }
 
-static struct named_adapter *find_adapter(const struct chat *c, const char *name)
+/* Ctrl-C is held: it ends the prompt's feeding or the answer, and no more. */
+static lam_code answer(struct chat *c, lam_error *err)
 {
-    for (size_t i = 0; i < c->all->n_adapters; i++) {
-        lam_adapter_info info;
-        lam_adapter_describe(c->all->adapters[i].adapter, &info);
-        if (strcmp(info.name, name) == 0) return &c->all->adapters[i];
-    }
-    return NULL;
-}
-
-static void print_composition(const struct chat *c)
-{
-    printf("base %s\n", c->all->info.name);
-    for (size_t i = 0; i < c->all->n_adapters; i++) {
-        lam_adapter_info info;
-        lam_adapter_describe(c->all->adapters[i].adapter, &info);
-        printf("adapter %s, weight %g%s\n", info.name, c->all->adapters[i].weight, c->all->adapters[i].weight == 0.0 ? " (off)" : "");
-    }
-    printf("composition %s\n", lam_composition_id(c->all->composition));
-}
-
-/* /adapter NAME[=W]: a loaded adapter by its name, else a file. The weights change only if the composition can be made. */
-static lam_code use_adapter(struct chat *c, const char *text, lam_error *err)
-{
-    struct adapter_option option;
-    if (!adapter_option_parse(text, &option)) return LAM_E_NO_MEMORY;
-    struct named_adapter *a = find_adapter(c, option.path);
-    size_t loaded = c->all->n_adapters;
-    lam_code code = LAM_OK;
-    if (!a) {
-        code = open_adapter(c->o, c->all, &option, err);
-        a = &c->all->adapters[loaded];
-    }
-    free(option.path);
-    if (code != LAM_OK) return code;
-    double before = c->all->n_adapters > loaded ? 0.0 : a->weight, start = now_seconds();
-    a->weight = option.weight;
-    code = isfinite(option.weight) ? recompose(c, err) : LAM_E_ARGUMENT;
-    if (code != LAM_OK) a->weight = before;
-    else printf("switched in %.3f ms\n", (now_seconds() - start) * 1e3);
+    struct tokens tokens = {0};
+    process_forget_signal();
+    process_hold_signals();
+    lam_code code = begin_session(c, err);
+    if (code == LAM_OK) code = conversation(c, &tokens, err);
+    if (code == LAM_OK) code = feed_difference(c, &tokens, err);
+    if (code == LAM_OK) code = generate(c, err);
+    process_release_signals();
+    lam_memory_free(tokens.ids);
     return code;
 }
 
-static lam_code use_base(struct chat *c, lam_error *err)
-{
-    double start = now_seconds();
-    for (size_t i = 0; i < c->all->n_adapters; i++) c->all->adapters[i].weight = 0.0;
-    lam_code code = recompose(c, err);
-    if (code == LAM_OK) printf("switched in %.3f ms\n", (now_seconds() - start) * 1e3);
-    return code;
-}
-
-/* A line that begins with '/'. *done is set by /quit. */
-static lam_code command(struct chat *c, const char *line, bool *done, lam_error *err)
-{
-    if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0) {
-        *done = true;
-    } else if (strcmp(line, "/id") == 0) {
-        print_composition(c);
-    } else if (strcmp(line, "/base") == 0) {
-        return use_base(c, err);
-    } else if (strcmp(line, "/reset") == 0) {
-        forget(c, c->o->system ? 1 : 0);
-    } else if (strncmp(line, "/adapter ", 9) == 0) {
-        return use_adapter(c, line + 9, err);
-    } else {
-        printf("/adapter NAME[=W]  lay a loaded adapter, or a file, over the base with weight W (0: off)\n"
-               "/base              the base alone\n/id                what is composed, and its id\n"
-               "/reset             forget the conversation\n/quit              leave (also Ctrl-D)\nCtrl-C stops an answer.\n");
-    }
-    return LAM_OK;
-}
-
-static lam_code turn(struct chat *c, const char *line, bool *done, lam_error *err)
+static lam_code turn(struct chat *c, const char *line, lam_error *err)
 {
     size_t before = c->n_messages;
-    *err = (lam_error){.code = LAM_E_NO_MEMORY, .message = "out of memory"};
-    if (line[0] == '/') return command(c, line, done, err);
+    if (line[0] == '/') return chat_command(c, line, err);
     if (!line[0]) return LAM_OK;
-    lam_code code = add_message(c, "user", line) ? answer(c, err) : LAM_E_NO_MEMORY;
-    if (code != LAM_OK) forget(c, before); /* the turn never happened */
+    lam_code code = add_message(c, "user", line) ? answer(c, err) : fail_memory(err);
+    if (code != LAM_OK) chat_forget(c, before); /* the turn never happened */
     return code;
+}
+
+/* One line, or several of which all but the last end in a backslash, without line ends, to *line (owned, replaced). False at the end of
+ * input and after Ctrl-C. */
+static bool read_input(const struct chat *c, char **line)
+{
+    char *part = NULL;
+    size_t room = 0, len = 0;
+    bool more = true;
+    while (more) {
+        fputs(len ? "... " : "> ", c->talk);
+        fflush(c->talk);
+        ssize_t n = process_wait_input() ? getline(&part, &room, stdin) : -1;
+        if (n < 0) break;
+        while (n && (part[n - 1] == '\n' || part[n - 1] == '\r')) n--;
+        char *longer = realloc(*line, len + (size_t)n + 1);
+        if (!longer) break;
+        *line = longer;
+        memcpy(longer + len, part, (size_t)n);
+        len += (size_t)n;
+        longer[len] = 0;
+        more = n && part[n - 1] == '\\';
+        if (more) longer[len - 1] = '\n';
+    }
+    free(part);
+    return !more;
+}
+
+/* The same; Ctrl-C throws away what was typed: once with a hint, twice in a row it is the end. */
+static bool read_line(const struct chat *c, char **line)
+{
+    for (int interrupts = 0; interrupts < 2; interrupts++) {
+        process_forget_signal();
+        process_hold_signals();
+        bool got = read_input(c, line);
+        process_release_signals();
+        if (!process_signal()) {
+            if (!got) fprintf(c->talk, "\n");
+            return got;
+        }
+        fprintf(c->talk, "\n%s", interrupts ? "" : "(Ctrl-D or /quit leaves, so does another Ctrl-C)\n");
+    }
+    return false;
+}
+
+static void greet(const struct chat *c)
+{
+    if (c->o->quiet) return;
+    chat_print_composition(c);
+    if (!c->all->info.has_chat_template)
+        fprintf(c->talk, "This model has no chat template: it continues what you write, as text (as with --raw).\n");
+    fprintf(c->talk, "/help lists the commands.\n");
 }
 
 int chat(struct options *o, struct opened *all)
 {
-    struct chat c = {.o = o, .all = all, .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    struct chat c = {.o = o, .all = all, .talk = isatty(STDOUT_FILENO) ? stdout : stderr, .colour = colours(stdout)};
     char *line = NULL;
-    size_t room = 0;
-    bool done = false;
-    lam_error err;
-    if (!o->quiet) {
-        print_composition(&c);
-        printf("/help lists the commands\n");
+    int status = 0;
+    lam_error err = {0};
+    if (check_system(o, all, &err) != LAM_OK) return report(o, &err);
+    greet(&c);
+    if (o->system) c.done = !add_message(&c, "system", o->system);
+    while (!c.done && !ferror(stdout) && read_line(&c, &line)) {
+        if (turn(&c, line, &err) == LAM_OK) continue;
+        report(o, &err);
+        /* A base that changed stays changed. */
+        if (err.code == LAM_E_CHANGED) c.done = (status = 1);
     }
-    if (o->system) done = !add_message(&c, "system", o->system);
-    while (!done) {
-        fputs("> ", stdout);
-        fflush(stdout);
-        ssize_t n = getline(&line, &room, stdin);
-        if (n < 0) break;
-        while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
-        if (turn(&c, line, &done, &err) != LAM_OK) report(o, &err);
-    }
-    printf("\n");
-    forget(&c, 0);
+    chat_forget(&c, 0);
     free(c.messages);
     free(c.reply);
     free(c.fed);
     free(line);
     lam_session_free(c.session);
-    return 0;
+    return status;
 }

@@ -1,19 +1,26 @@
 /* lamina logits: a digest of the logits at every position, or the logits themselves. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "commands.h"
-#include "common.h"
+#include "default_model.h"
+#include "output.h"
+#include "progress.h"
+#include "prompt.h"
+#include "report.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct sink {
     const struct options *o;
-    const uint32_t *tokens;
+    struct tokens tokens;
     FILE *file;      /* raw float32, or NULL */
     json_t *list;    /* with --json */
     char *digests;   /* of all positions, one after the other */
-    size_t n_digests;
-    bool write_failed;
+    int write_errno; /* of a failed write, else 0 */
+    struct progress progress;
 };
 
 static bool take(void *context, size_t position, const float *logits, size_t n_vocab)
@@ -21,62 +28,87 @@ static bool take(void *context, size_t position, const float *logits, size_t n_v
     struct sink *s = context;
     char *digest = s->digests + position * LAM_DIGEST_TEXT;
     lam_digest_bytes(logits, n_vocab * sizeof *logits, digest);
-    s->n_digests = position + 1;
-    if (s->file && fwrite(logits, sizeof *logits, n_vocab, s->file) != n_vocab) s->write_failed = true;
+    if (s->file && fwrite(logits, sizeof *logits, n_vocab, s->file) != n_vocab) s->write_errno = errno ? errno : EIO;
     if (s->o->json)
         json_array_append_new(s->list, json_pack("{s:I,s:I,s:s}", "position", (json_int_t)position, "token",
-                                                 (json_int_t)s->tokens[position], "digest", digest));
+                                                 (json_int_t)s->tokens.ids[position], "digest", digest));
     else if (!s->file && !s->o->quiet)
-        printf("%6zu %8u %s\n", position, s->tokens[position], digest);
-    return !s->write_failed;
+        printf("%6zu %8u %s\n", position, s->tokens.ids[position], digest);
+    bool more = progress_step(&s->progress, "logits", position + 1, s->tokens.n);
+    return more && !s->write_errno && !ferror(stdout);
 }
 
-static int finish(const struct options *o, const struct opened *all, struct sink *s, size_t n)
+static int finish(const struct options *o, const struct opened *all, const struct sink *s)
 {
     char whole[LAM_DIGEST_TEXT];
-    lam_digest_bytes(s->digests, s->n_digests * LAM_DIGEST_TEXT, whole);
+    size_t n = s->tokens.n;
+    lam_digest_bytes(s->digests, n * LAM_DIGEST_TEXT, whole);
     if (o->json)
-        return print_json(json_pack("{s:s,s:s,s:s,s:I,s:O}", "composition_id", lam_composition_id(all->composition), "isa",
-                                    lam_engine_isa(all->engine), "digest", whole, "positions", (json_int_t)n, "logits", s->list));
+        return print_json(o, json_pack("{s:s,s:s,s:s,s:I,s:I,s:O}", "composition_id", lam_composition_id(all->composition), "isa",
+                                       lam_engine_isa(all->engine), "digest", whole, "positions", (json_int_t)n, "vocabulary",
+                                       (json_int_t)all->info.n_vocab, "logits", s->list));
     printf("all %zu positions %s\ncomposition %s\n", n, whole, lam_composition_id(all->composition));
-    if (s->file) printf("%s: %zu rows of %u float32\n", o->output, n, all->info.n_vocab);
+    if (s->file) note(o, "%s: %zu rows of %u float32", o->output, n, all->info.n_vocab);
     return 0;
 }
 
-static int run(struct options *o, struct opened *all, const uint32_t *tokens, size_t n)
+static lam_code fail_write(const struct sink *s, lam_error *err)
 {
-    lam_error err;
+    return fail(err, s->write_errno == ENOSPC ? LAM_E_NO_SPACE : LAM_E_IO, "%s: %s", s->o->output, strerror(s->write_errno));
+}
+
+static lam_code open_output(struct sink *s, const struct opened *all, lam_error *err)
+{
+    const struct options *o = s->o;
+    if (!o->output) return LAM_OK;
+    lam_code code = check_not_source(o->output, o->model, err);
+    if (code == LAM_OK) code = check_not_source(o->output, all->base_path, err);
+    for (size_t i = 0; code == LAM_OK && i < o->n_adapters; i++) code = check_not_source(o->output, o->adapters[i].path, err);
+    if (code != LAM_OK) return code;
+    if ((s->file = fopen(o->output, "wb"))) return LAM_OK;
+    s->write_errno = errno;
+    return fail_write(s, err);
+}
+
+static lam_code run(struct sink *s, const struct opened *all, lam_error *err)
+{
     lam_session *session = NULL;
-    struct sink s = {.o = o, .tokens = tokens, .list = json_array(), .digests = calloc(n, LAM_DIGEST_TEXT)};
-    int status = 1;
-    if (o->output && !(s.file = fopen(o->output, "wb"))) {
-        status = usage("%s: %s", o->output, strerror(errno));
-    } else if (lam_session_new(all->composition, o->context ? o->context : n, &session, &err) != LAM_OK ||
-               lam_session_feed(session, tokens, n, take, &s, &err) != LAM_OK) {
-        status = s.write_failed ? usage("%s: %s", o->output, strerror(errno)) : report(o, &err);
-    } else {
-        status = finish(o, all, &s, n);
+    size_t n = s->tokens.n;
+    lam_code code = lam_session_new(all->composition, (size_t)count_or(s->o->context, n), &session, err);
+    s->list = json_array();
+    s->digests = calloc(n, LAM_DIGEST_TEXT);
+    if (code == LAM_OK && !(s->list && s->digests)) code = fail_memory(err);
+    if (code == LAM_OK) code = open_output(s, all, err);
+    if (code == LAM_OK) {
+        progress_begin(&s->progress, s->o, true);
+        code = lam_session_feed(session, s->tokens.ids, n, take, s, err);
+        progress_end(&s->progress);
     }
-    if (s.file && fclose(s.file) != 0 && status == 0) status = usage("%s: %s", o->output, strerror(errno));
+    if (s->file && fclose(s->file) != 0 && !s->write_errno) s->write_errno = errno;
+    if (s->write_errno) code = fail_write(s, err);
+    if (code != LAM_OK && s->file) remove_partial(s->o->output);
     lam_session_free(session);
-    free(s.digests);
-    json_decref(s.list);
-    return status;
+    return code;
 }
 
 int cmd_logits(struct options *o)
 {
     lam_error err;
     struct opened all;
-    uint32_t *tokens = NULL;
-    size_t n = 0;
-    if (!options_take_model(o)) return 2;
-    if (!o->prompt && !o->token_ids) return usage("logits of what? give -p TEXT or --token-ids LIST");
+    struct text text = {0};
+    struct sink s = {.o = o};
+    char path[MODEL_PATH];
+    if (!check_prompt_options(o)) return 2;
+    if (!o->prompt && !o->token_ids && isatty(STDIN_FILENO)) return usage(o, "logits of what? give -p TEXT or --token-ids LIST");
+    if (!choose_model(o, 0, 0, path)) return 2;
     lam_code code = open_all(o, &all, &err);
-    bool chat = code == LAM_OK && all.info.has_chat_template && !o->raw;
-    if (code == LAM_OK) code = prompt_tokens(o, &all, o->prompt, chat, &tokens, &n, &err);
-    int status = code == LAM_OK ? run(o, &all, tokens, n) : report(o, &err);
-    lam_memory_free(tokens);
+    if (code == LAM_OK) code = read_prompt(o, &all, &text, &s.tokens, &err);
+    if (code == LAM_OK) code = run(&s, &all, &err);
+    int status = code == LAM_OK ? finish(o, &all, &s) : ferror(stdout) ? 1 : report(o, &err);
+    free(text.bytes);
+    free(s.digests);
+    json_decref(s.list);
+    lam_memory_free(s.tokens.ids);
     close_all(&all);
     return status;
 }

@@ -3,89 +3,129 @@
 
 #include "chat.h"
 #include "commands.h"
+#include "default_model.h"
+#include "process.h"
+#include "prompt.h"
+#include "report.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_TOKENS 256
+#define DEFAULT_TOKENS 256 /* of text that a model may continue for ever */
 
-struct printer {
+struct generation {
     const struct options *o;
-    char *text; /* with --json: all of it */
+    char *text; /* with --json: all of it, owned */
     size_t len;
-    bool failed;
+    double prefill, decode; /* seconds */
+    size_t n_prompt, n_generated, n_most, room;
 };
 
-static bool print_piece(void *context, const char *text, uint32_t token)
+static bool take_piece(void *context, const char *piece, uint32_t token)
 {
-    struct printer *p = context;
+    struct generation *g = context;
     (void)token;
-    if (!p->o->json) {
-        fputs(text, stdout);
-        fflush(stdout);
-        return !interrupted;
-    }
-    size_t n = strlen(text);
-    char *longer = realloc(p->text, p->len + n + 1);
-    if (!longer) return !(p->failed = true);
-    p->text = longer;
-    memcpy(p->text + p->len, text, n + 1);
-    p->len += n;
-    return !interrupted;
+    if (!g->o->json) return print_now(piece) && !process_signal();
+    size_t n = strlen(piece);
+    char *longer = realloc(g->text, g->len + n + 1);
+    if (!longer) return false;
+    g->text = longer;
+    memcpy(g->text + g->len, piece, n + 1);
+    g->len += n;
+    return !process_signal();
 }
 
-struct timing {
-    double prefill, decode;
-    size_t n_prompt, n_generated;
+/* Why it ended: for programs, and for people. */
+struct ending {
+    const char *name, *words;
 };
+
+static struct ending ending(const struct generation *g)
+{
+    if (process_signal()) return (struct ending){"interrupted", "interrupted"};
+    if (g->n_generated == g->n_most) return (struct ending){"tokens", "as many as -n allows"};
+    if (g->n_generated == g->room) return (struct ending){"context", "the context is full (-c)"};
+    return (struct ending){"end", "ended by the model"};
+}
 
 static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0.0; }
 
-static int print_result(const struct options *o, const struct opened *all, const struct printer *p, const struct timing *t)
+static int print_result(const struct options *o, const struct opened *all, const struct generation *g)
 {
-    const char *id = lam_composition_id(all->composition);
-    const char *bytes = o->verify == LAM_VERIFY_OFF ? "bytes unverified" : "bytes verified";
-    double prefill = rate(t->n_prompt, t->prefill), decode = rate(t->n_generated, t->decode);
+    const char *id = lam_composition_id(all->composition), *bytes = o->verify == LAM_VERIFY_OFF ? "unverified" : "verified";
+    double prefill = rate(g->n_prompt, g->prefill), decode = rate(g->n_generated, g->decode);
     if (o->json)
-        return print_json(json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", p->text ? p->text : "", "composition_id", id,
-                                    "base_digest", all->info.base_digest, "bytes", bytes, "prompt_tokens", (json_int_t)t->n_prompt,
-                                    "tokens", (json_int_t)t->n_generated, "seed", (json_int_t)o->sampling.seed,
-                                    "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode, "isa",
-                                    lam_engine_isa(all->engine), "threads", (json_int_t)lam_engine_threads(all->engine)));
-    printf("\n");
-    fflush(stdout);
-    if (o->quiet) return 0;
-    fprintf(stderr, "\n%s, %s\n%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s, %s, %u threads\n", id, bytes, t->n_prompt, prefill,
-            t->n_generated, decode, lam_engine_isa(all->engine), lam_engine_threads(all->engine));
+        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
+                                       ending(g).name, "composition_id", id, "base_digest", all->info.base_digest, "bytes", bytes,
+                                       "prompt_tokens", (json_int_t)g->n_prompt, "tokens", (json_int_t)g->n_generated, "seed",
+                                       (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode,
+                                       "isa", lam_engine_isa(all->engine), "threads", (json_int_t)lam_engine_threads(all->engine)));
+    if (!print_now("\n") || o->quiet) return 0;
+    fprintf(stderr, "\ncomposition %s, bytes %s\n%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s: %s; %s, %u threads\n", id, bytes, g->n_prompt,
+            prefill, g->n_generated, decode, ending(g).words, lam_engine_isa(all->engine), lam_engine_threads(all->engine));
     return 0;
 }
 
-static int complete(struct options *o, struct opened *all, const char *prompt)
+/* The prompt as the user sees it in front of its continuation. */
+static lam_code echo(const struct opened *all, struct generation *g, const struct text *text, const struct tokens *tokens, lam_error *err)
+{
+    char *prompt = NULL;
+    if (g->o->token_ids) {
+        lam_code code = lam_detokenize_text(all->base, tokens->ids, tokens->n, false, &prompt, err);
+        if (code != LAM_OK) return code;
+    }
+    take_piece(g, prompt ? prompt : text->bytes, 0);
+    if (uses_template(g->o, all) && !g->o->token_ids) take_piece(g, "\n", 0);
+    lam_memory_free(prompt);
+    return LAM_OK;
+}
+
+static lam_code generate(struct opened *all, struct generation *g, const struct text *text, const struct tokens *tokens, lam_error *err)
+{
+    const struct options *o = g->o;
+    lam_session *session;
+    lam_code code = lam_session_new(all->composition, (size_t)count_or(o->context, 0), &session, err);
+    if (code != LAM_OK) return code;
+    double start = now_seconds();
+    code = feed_prompt(o, session, tokens->ids, tokens->n, err);
+    double middle = now_seconds();
+    if (code == LAM_OK && o->echo) code = echo(all, g, text, tokens, err);
+    g->room = lam_session_context(session) - lam_session_length(session);
+    g->n_most = (size_t)count_or(o->tokens, uses_template(o, all) ? SIZE_MAX : DEFAULT_TOKENS);
+    if (code == LAM_OK && !process_signal())
+        code = lam_generate(session, &o->sampling, g->n_most, take_piece, g, &g->n_generated, err);
+    g->prefill = middle - start;
+    g->decode = now_seconds() - middle;
+    lam_session_free(session);
+    if (code != LAM_OK && !o->json && g->n_generated) print_now("\n");
+    return code;
+}
+
+static void note_surprises(const struct options *o, const struct opened *all)
+{
+    if (!all->info.has_chat_template && !o->raw && !o->token_ids)
+        note(o, "%s has no chat template: the prompt is the text to continue (as with --raw)", all->info.name);
+    if (o->context.given && o->context.value > all->info.n_context)
+        note(o, "a context of %zu tokens is beyond the %u that %s was made for", (size_t)o->context.value, all->info.n_context, all->info.name);
+}
+
+static int complete(struct options *o, struct opened *all)
 {
     lam_error err;
-    lam_session *session = NULL;
-    uint32_t *tokens = NULL;
-    struct printer p = {.o = o};
-    struct timing t = {0};
-    bool chat_prompt = all->info.has_chat_template && !o->raw;
-    if (!all->info.has_chat_template && !o->raw && !o->quiet && !o->json)
-        fprintf(stderr, "%s has no chat template: the prompt is the text to continue (as with --raw)\n", all->info.name);
-    lam_code code = prompt_tokens(o, all, prompt, chat_prompt, &tokens, &t.n_prompt, &err);
-    if (code == LAM_OK) code = lam_session_new(all->composition, o->context, &session, &err);
-    double start = now_seconds();
-    if (code == LAM_OK) code = lam_session_feed(session, tokens, t.n_prompt, NULL, NULL, &err);
-    double middle = now_seconds();
-    if (code == LAM_OK && o->echo && prompt) print_piece(&p, prompt, 0);
-    if (code == LAM_OK)
-        code = lam_generate(session, &o->sampling, o->n_tokens ? o->n_tokens : DEFAULT_TOKENS, print_piece, &p, &t.n_generated, &err);
-    t.prefill = middle - start;
-    t.decode = now_seconds() - middle;
-    if (code != LAM_OK && !o->json && t.n_generated) printf("\n");
-    int status = code == LAM_OK ? print_result(o, all, &p, &t) : report(o, &err);
-    free(p.text);
-    lam_memory_free(tokens);
-    lam_session_free(session);
+    struct text text = {0};
+    struct tokens tokens = {0};
+    struct generation g = {.o = o};
+    lam_code code = read_prompt(o, all, &text, &tokens, &err);
+    if (code == LAM_OK) note_surprises(o, all);
+    g.n_prompt = tokens.n;
+    process_hold_signals();
+    if (code == LAM_OK) code = generate(all, &g, &text, &tokens, &err);
+    int status = code == LAM_OK ? print_result(o, all, &g) : report(o, &err);
+    process_release_signals();
+    free(g.text);
+    free(text.bytes);
+    lam_memory_free(tokens.ids);
     return status;
 }
 
@@ -93,18 +133,14 @@ int cmd_run(struct options *o)
 {
     lam_error err;
     struct opened all;
-    char *input = NULL;
-    size_t len;
-    if (!options_take_model(o)) return 2;
-    watch_interrupts();
+    char path[MODEL_PATH];
+    bool talk = !o->prompt && !o->token_ids && isatty(STDIN_FILENO);
+    if (!check_prompt_options(o)) return 2;
+    if (talk && o->json) return usage(o, "--json needs a prompt: -p, --token-ids or standard input");
+    if (talk && o->echo) return usage(o, "--echo needs a prompt: -p, --token-ids or standard input");
+    if (!choose_model(o, 0, 0, path)) return 2;
     lam_code code = open_all(o, &all, &err);
-    bool has_prompt = o->prompt || o->token_ids, terminal = isatty(STDIN_FILENO);
-    if (code == LAM_OK && !has_prompt && !terminal) code = read_whole("-", &input, &len, &err);
-    int status;
-    if (code != LAM_OK) status = report(o, &err);
-    else if (!has_prompt && terminal) status = chat(o, &all);
-    else status = complete(o, &all, input ? input : o->prompt);
-    free(input);
+    int status = code != LAM_OK ? report(o, &err) : talk ? chat(o, &all) : complete(o, &all);
     close_all(&all);
     return status;
 }

@@ -1,86 +1,107 @@
 /* lamina tokenize and detokenize. */
 #include "commands.h"
-#include "common.h"
+#include "default_model.h"
+#include "open.h"
+#include "prompt.h"
+#include "report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int print_tokens(const struct options *o, const struct opened *all, const uint32_t *tokens, size_t n)
+/* Appends the text of a token as it is within a text: at the very beginning some models drop a space, so first's token
+ * stands in front. */
+static lam_code append_piece(const struct opened *all, const struct tokens *first, uint32_t id, json_t *pieces, lam_error *err)
 {
-    lam_error err;
-    json_t *list = json_array(), *pieces = json_array();
-    for (size_t i = 0; i < n; i++) {
-        char *piece;
-        if (lam_detokenize_text(all->base, &tokens[i], 1, true, &piece, &err) != LAM_OK) {
-            json_decref(list);
-            json_decref(pieces);
-            return report(o, &err);
-        }
-        json_array_append_new(list, json_integer(tokens[i]));
-        json_array_append_new(pieces, json_string(piece));
-        lam_memory_free(piece);
-        if (!o->json) printf("%s%u", i ? "," : "", tokens[i]);
-    }
-    if (o->json)
-        return print_json(json_pack("{s:I,s:o,s:o,s:s}", "n", (json_int_t)n, "tokens", list, "pieces", pieces, "tokenizer_digest",
-                                    all->info.tokenizer_digest));
-    json_decref(list);
-    json_decref(pieces);
-    printf("\n");
-    return 0;
+    uint32_t both[2];
+    char *front = NULL, *text = NULL;
+    size_t n = first->n ? 1 : 0;
+    if (n) both[0] = first->ids[0];
+    both[n] = id;
+    lam_code code = lam_detokenize_text(all->base, both, n, true, &front, err);
+    if (code == LAM_OK) code = lam_detokenize_text(all->base, both, n + 1, true, &text, err);
+    if (code == LAM_OK) json_array_append_new(pieces, json_string(text + strlen(front)));
+    lam_memory_free(front);
+    lam_memory_free(text);
+    return code;
 }
 
-/* -p, the first of the rest, or standard input: freed with free. */
-static lam_code text_of(struct options *o, char **text, size_t *len, lam_error *err)
+static lam_code pieces_json(const struct opened *all, const struct tokens *t, json_t *ids, json_t *pieces, lam_error *err)
 {
-    const char *given = o->prompt ? o->prompt : o->n_rest ? o->rest[0] : NULL;
-    if (!given) return read_whole("-", text, len, err);
-    *len = strlen(given);
-    *text = malloc(*len + 1);
-    if (!*text) return LAM_E_NO_MEMORY;
-    memcpy(*text, given, *len + 1);
-    return LAM_OK;
+    struct tokens first = {0}; /* BOS, where the model has one */
+    lam_code code = lam_tokenize(all->base, "", 0, LAM_TOKENIZE_SPECIAL, &first.ids, &first.n, err);
+    for (size_t i = 0; code == LAM_OK && i < t->n; i++) {
+        json_array_append_new(ids, json_integer(t->ids[i]));
+        code = append_piece(all, &first, t->ids[i], pieces, err);
+    }
+    lam_memory_free(first.ids);
+    return code;
+}
+
+static int print_tokens(const struct options *o, const struct opened *all, const struct tokens *t)
+{
+    lam_error err;
+    if (!o->json) {
+        for (size_t i = 0; i < t->n && !ferror(stdout); i++) printf("%s%u", i ? "," : "", t->ids[i]);
+        printf("\n");
+        return 0;
+    }
+    json_t *ids = json_array(), *pieces = json_array();
+    lam_code code = pieces_json(all, t, ids, pieces, &err);
+    int status = code != LAM_OK ? report(o, &err)
+                                : print_json(o, json_pack("{s:I,s:O,s:O,s:s}", "n", (json_int_t)t->n, "tokens", ids, "pieces", pieces,
+                                                          "tokenizer_digest", all->info.tokenizer_digest));
+    json_decref(ids);
+    json_decref(pieces);
+    return status;
+}
+
+/* The model without a look at its weights: none is read here. */
+static lam_code open_vocabulary(struct options *o, struct opened *all, lam_error *err)
+{
+    o->verify = LAM_VERIFY_OFF;
+    o->threads = (struct count){1, true};
+    return open_base(o, all, err);
 }
 
 int cmd_tokenize(struct options *o)
 {
-    lam_error err = {0};
+    lam_error err;
     struct opened all;
-    char *text = NULL;
-    uint32_t *tokens = NULL;
-    size_t len = 0, n = 0;
-    if (!options_take_model(o)) return 2;
-    o->verify = LAM_VERIFY_OFF; /* no weight is read */
-    lam_code code = open_base(o, &all, &err);
-    if (code == LAM_OK) code = text_of(o, &text, &len, &err);
+    struct text text = {0};
+    struct tokens tokens = {0};
+    char path[MODEL_PATH];
+    if (!choose_model(o, 0, 1, path)) return 2;
+    if (o->prompt && o->n_rest) return usage(o, "the text stands twice: --prompt and \"%s\"", o->rest[0]);
+    lam_code code = open_vocabulary(o, &all, &err);
+    if (code == LAM_OK) code = given_or_input(o->n_rest ? o->rest[0] : o->prompt, &text, &err);
     unsigned flags = o->raw ? 0 : LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL;
-    if (code == LAM_OK) code = lam_tokenize(all.base, text, len, flags, &tokens, &n, &err);
-    int status = code == LAM_OK ? print_tokens(o, &all, tokens, n) : report(o, &err);
-    free(text);
-    lam_memory_free(tokens);
+    if (code == LAM_OK) code = lam_tokenize(all.base, text.bytes, text.len, flags, &tokens.ids, &tokens.n, &err);
+    int status = code == LAM_OK ? print_tokens(o, &all, &tokens) : report(o, &err);
+    free(text.bytes);
+    lam_memory_free(tokens.ids);
     close_all(&all);
     return status;
 }
 
 int cmd_detokenize(struct options *o)
 {
-    lam_error err = {0};
+    lam_error err;
     struct opened all;
-    char *ids = NULL, *text = NULL;
-    uint32_t *tokens = NULL;
-    size_t len = 0, n = 0;
-    if (!options_take_model(o)) return 2;
-    o->verify = LAM_VERIFY_OFF;
-    if (o->token_ids) o->prompt = o->token_ids;
-    lam_code code = open_base(o, &all, &err);
-    if (code == LAM_OK) code = text_of(o, &ids, &len, &err);
-    if (code == LAM_OK) code = parse_token_ids(ids, &tokens, &n, &err);
-    if (code == LAM_OK) code = lam_detokenize_text(all.base, tokens, n, !o->raw, &text, &err);
-    int status = code == LAM_OK ? 0 : report(o, &err);
-    if (code == LAM_OK && o->json) status = print_json(json_pack("{s:s}", "text", text));
-    else if (code == LAM_OK) puts(text);
-    free(ids);
-    lam_memory_free(tokens);
+    struct text list = {0};
+    struct tokens tokens = {0};
+    char *text = NULL, path[MODEL_PATH];
+    int status = 0;
+    if (!choose_model(o, 0, 1, path)) return 2;
+    if (o->token_ids && o->n_rest) return usage(o, "the tokens stand twice: --token-ids and \"%s\"", o->rest[0]);
+    lam_code code = open_vocabulary(o, &all, &err);
+    if (code == LAM_OK) code = given_or_input(o->n_rest ? o->rest[0] : o->token_ids, &list, &err);
+    if (code == LAM_OK) code = parse_token_ids(list.bytes, &tokens, &err);
+    if (code == LAM_OK) code = lam_detokenize_text(all.base, tokens.ids, tokens.n, !o->raw, &text, &err);
+    if (code != LAM_OK) status = report(o, &err);
+    else if (o->json) status = print_json(o, json_pack("{s:s,s:I}", "text", text, "n", (json_int_t)tokens.n));
+    else puts(text);
+    free(list.bytes);
+    lam_memory_free(tokens.ids);
     lam_memory_free(text);
     close_all(&all);
     return status;

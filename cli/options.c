@@ -1,220 +1,247 @@
+#define _POSIX_C_SOURCE 200809L
+
 #include "options.h"
 
+#include "report.h"
+#include "suggest.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum option_kind { KIND_SWITCH, KIND_TEXT, KIND_COUNT, KIND_REAL, KIND_ADAPTER, KIND_VERIFY };
 
 struct option_spec {
     char letter;          /* 0: only long */
     const char *name;     /* long name */
     const char *argument; /* NULL: a switch */
+    enum option_kind kind;
+    size_t at;            /* offset in struct options of a bool, const char *, struct count or float */
+    double least, most;   /* of a number */
     const char *help;
 };
 
+#define AT(member) offsetof(struct options, member)
+#define ANY_COUNT 9007199254740992.0 /* 2^53: every program that reads JSON holds it */
+
 static const struct option_spec specs[] = {
-    {'m', "model", "FILE", "the base: .slm, GGUF, or a Hugging Face folder (default: $LAMINA_MODEL)"},
-    {'a', "adapter", "FILE[=WEIGHT]", "lay an adapter over the base (.slm, PEFT folder, LoRA GGUF); may be repeated"},
-    {0, "waive", NULL, "take adapters that are bound to another base, if their shapes fit (recorded in the composition)"},
-    {'p', "prompt", "TEXT", "the prompt (default: standard input, or a chat on a terminal)"},
-    {0, "system", "TEXT", "a system message in front of the chat"},
-    {0, "raw", NULL, "no chat template: the prompt is the text to continue"},
-    {0, "echo", NULL, "print the prompt before its continuation"},
-    {'n', "tokens", "N", "tokens to generate at most (run: 256; bench: 128)"},
-    {0, "temp", "X", "temperature; 0 takes the most likely token (default 0.8)"},
-    {0, "top-k", "N", "sample from the N most likely tokens; 0: all (default 40)"},
-    {0, "top-p", "X", "sample from the most likely tokens that hold X of the probability (default 0.95)"},
-    {0, "min-p", "X", "drop tokens below X times the most likely one (default 0.05)"},
-    {0, "repeat-penalty", "X", "divide the logits of recent tokens by X (default 1: none)"},
-    {0, "seed", "N", "seed of the generator (default 0); the same seed gives the same text"},
-    {'t', "threads", "N", "threads (default: every processor); results do not depend on it"},
-    {'c', "ctx", "N", "context in tokens (default: the model's, 4096 at most)"},
-    {0, "verify", "full|off", "hash the base's bytes before use (default full)"},
-    {0, "token-ids", "LIST", "token ids in place of text: 1,2,3"},
-    {0, "chunk", "N", "feed the prompt N tokens at a time; results do not depend on it"},
-    {0, "tensors", NULL, "list every tensor"},
-    {'o', "output", "FILE", "where to write"},
-    {0, "json", NULL, "print JSON for programs"},
-    {'q', "quiet", NULL, "no progress, no summary"},
-    {'h', "help", NULL, "this help"},
+    {'m', "model", "FILE", KIND_TEXT, AT(model), 0, 0,
+     "the base: .slm, GGUF, or a Hugging Face folder\n(default: $LAMINA_MODEL, else the small model that ships with Lamina)"},
+    {'a', "adapter", "FILE[=WEIGHT]", KIND_ADAPTER, 0, 0, 0,
+     "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF;\nWEIGHT scales it (default 1); may be repeated, in this order"},
+    {0, "waive", NULL, KIND_SWITCH, AT(waive), 0, 0,
+     "take adapters that are bound to another base, or to none, if their\nshapes fit; the composition's id tells it"},
+    {'p', "prompt", "TEXT", KIND_TEXT, AT(prompt), 0, 0, "the text (default: standard input)"},
+    {0, "system", "TEXT", KIND_TEXT, AT(system), 0, 0, "a system message in front of the chat"},
+    {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
+    {0, "echo", NULL, KIND_SWITCH, AT(echo), 0, 0, "print the prompt before its continuation"},
+    {'n', "tokens", "N", KIND_COUNT, AT(tokens), 0, ANY_COUNT,
+     "tokens to generate at most (default: 256 for text, 128 for bench;\nan answer in a chat ends where the model ends it)"},
+    {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 256)"},
+    {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
+    {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
+    {0, "top-p", "X", KIND_REAL, AT(sampling.top_p), 0, 1, "sample from the likeliest tokens that hold X of the probability (default 0.95)"},
+    {0, "min-p", "X", KIND_REAL, AT(sampling.min_p), 0, 1, "drop tokens below X times the most likely one (default 0.05)"},
+    {0, "repeat-penalty", "X", KIND_REAL, AT(sampling.repeat_penalty), 0.01, 100, "divide the logits of recent tokens by X (default 1: none)"},
+    {0, "seed", "N", KIND_COUNT, AT(seed), 0, ANY_COUNT, "seed (default 0); the same seed gives the same text, everywhere"},
+    {'t', "threads", "N", KIND_COUNT, AT(threads), 1, 1024, "threads (default: every processor); results do not depend on it"},
+    {'c', "ctx", "N", KIND_COUNT, AT(context), 1, 134217728, "context in tokens (default: the model's, 4096 at most; perplexity: 512)"},
+    {0, "verify", "full|off", KIND_VERIFY, 0, 0, 0, "hash the base's bytes before use (default full)"},
+    {0, "token-ids", "LIST", KIND_TEXT, AT(token_ids), 0, 0, "token ids in place of text: 1,2,3"},
+    {0, "chunk", "N", KIND_COUNT, AT(chunk), 1, 4096, "feed the prompt N tokens at a time; results do not depend on it"},
+    {0, "tensors", NULL, KIND_SWITCH, AT(tensors), 0, 0, "list every tensor"},
+    {'o', "output", "FILE", KIND_TEXT, AT(output), 0, 0, "where to write; a file that is there is replaced when all is done"},
+    {0, "json", NULL, KIND_SWITCH, AT(json), 0, 0, "print JSON for programs, errors too"},
+    {'q', "quiet", NULL, KIND_SWITCH, AT(quiet), 0, 0, "no progress, no summary"},
+    {'h', "help", NULL, KIND_SWITCH, AT(help), 0, 0, "this help"},
 };
 #define N_SPECS (sizeof specs / sizeof *specs)
+
+static const struct option_spec *spec_named(const char *name, size_t len)
+{
+    for (size_t i = 0; i < N_SPECS; i++)
+        if (strncmp(specs[i].name, name, len) == 0 && !specs[i].name[len]) return &specs[i];
+    return NULL;
+}
 
 void options_print_help(const char *const *names)
 {
     printf("\nOptions:\n");
-    for (; *names; names++)
-        for (size_t i = 0; i < N_SPECS; i++) {
-            if (strcmp(specs[i].name, *names) != 0) continue;
-            char left[64], letter[8] = "    ";
-            if (specs[i].letter) snprintf(letter, sizeof letter, "-%c, ", specs[i].letter);
-            snprintf(left, sizeof left, "%s--%s %s", letter, specs[i].name, specs[i].argument ? specs[i].argument : "");
-            printf("  %-32s %s\n", left, specs[i].help);
-        }
+    for (; *names; names++) {
+        const struct option_spec *s = spec_named(*names, strlen(*names));
+        char left[64], letter[8] = "    ";
+        if (!s) continue;
+        if (s->letter) snprintf(letter, sizeof letter, "-%c, ", s->letter);
+        snprintf(left, sizeof left, "%s--%s %s", letter, s->name, s->argument ? s->argument : "");
+        printf("  %-30s ", left);
+        for (const char *c = s->help; *c; c++) printf(*c == '\n' ? "\n%33s" : "%.1s", *c == '\n' ? "" : c);
+        printf("\n");
+    }
 }
 
-static bool parse_count(const char *name, const char *text, uint64_t *out)
+uint64_t count_or(struct count c, uint64_t otherwise) { return c.given ? c.value : otherwise; }
+
+static bool out_of_range(const struct options *o, const struct option_spec *s, const char *text)
 {
-    char *end;
+    usage(o, "--%s %s: %.16g to %.16g are possible", s->name, text, s->least, s->most);
+    return false;
+}
+
+static bool set_count(struct options *o, const struct option_spec *s, const char *text)
+{
+    struct count *c = (struct count *)((char *)o + s->at);
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || text[digits]) {
+        usage(o, "--%s: \"%s\" is not a whole number", s->name, text);
+        return false;
+    }
     errno = 0;
-    *out = strtoull(text, &end, 10);
-    if (errno == 0 && end != text && *end == 0 && *text != '-') return true;
-    fprintf(stderr, "lamina: --%s: \"%s\" is not a number\n", name, text);
-    return false;
-}
-
-static bool parse_real(const char *name, const char *text, float *out)
-{
-    char *end;
-    *out = strtof(text, &end);
-    if (end != text && *end == 0 && isfinite(*out)) return true;
-    fprintf(stderr, "lamina: --%s: \"%s\" is not a number\n", name, text);
-    return false;
-}
-
-bool adapter_option_parse(const char *text, struct adapter_option *out)
-{
-    const char *equals = strrchr(text, '=');
-    char *end = NULL;
-    double weight = equals ? strtod(equals + 1, &end) : 1.0;
-    bool weighted = equals && end != equals + 1 && *end == 0;
-    size_t len = weighted ? (size_t)(equals - text) : strlen(text);
-    out->weight = weighted ? weight : 1.0;
-    out->path = malloc(len + 1);
-    if (!out->path) return false;
-    memcpy(out->path, text, len);
-    out->path[len] = 0;
+    *c = (struct count){strtoull(text, NULL, 10), true};
+    if (errno || (double)c->value < s->least || (double)c->value > s->most) return out_of_range(o, s, text);
     return true;
 }
 
-static bool add_adapter(struct options *o, const char *text)
+static bool set_real(struct options *o, const struct option_spec *s, const char *text)
 {
-    if (o->n_adapters == MAX_ADAPTERS) {
-        fprintf(stderr, "lamina: more than %d adapters\n", MAX_ADAPTERS);
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || isnan(value)) {
+        usage(o, "--%s: \"%s\" is not a number", s->name, text);
         return false;
     }
-    return adapter_option_parse(text, &o->adapters[o->n_adapters++]);
+    if (value < s->least || value > s->most) return out_of_range(o, s, text);
+    *(float *)((char *)o + s->at) = (float)value;
+    return true;
 }
 
 static bool set_verify(struct options *o, const char *text)
 {
     o->verify = strcmp(text, "off") == 0 ? LAM_VERIFY_OFF : LAM_VERIFY_FULL;
     if (o->verify == LAM_VERIFY_OFF || strcmp(text, "full") == 0) return true;
-    fprintf(stderr, "lamina: --verify: \"%s\" is neither full nor off\n", text);
+    usage(o, "--verify: \"%s\" is neither full nor off", text);
     return false;
 }
 
-static bool set_switch(struct options *o, const char *name)
+lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err)
 {
-    bool *const switches[] = {&o->raw, &o->echo, &o->json, &o->tensors, &o->waive, &o->quiet, &o->help};
-    static const char *const names[] = {"raw", "echo", "json", "tensors", "waive", "quiet", "help"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) *switches[i] = true;
-    return true;
+    const char *equals = strrchr(text, '=');
+    char *end = NULL;
+    double weight = equals ? strtod(equals + 1, &end) : 1.0;
+    bool weighted = equals && end != equals + 1 && *end == 0;
+    if (weighted && access(text, F_OK) == 0) weighted = false;
+    size_t len = weighted ? (size_t)(equals - text) : strlen(text);
+    *out = (struct adapter_option){.path = malloc(len + 1), .weight = weighted ? weight : 1.0};
+    if (!out->path) return fail_memory(err);
+    memcpy(out->path, text, len);
+    out->path[len] = 0;
+    if (len == 0) return fail(err, LAM_E_ARGUMENT, "\"%s\" names no adapter", text);
+    if (isfinite(out->weight)) return LAM_OK;
+    return fail(err, LAM_E_ARGUMENT, "%s: the weight \"%s\" is not a finite number", out->path, equals + 1);
 }
 
-static bool set_number(struct options *o, const char *name, const char *value)
+static bool add_adapter(struct options *o, const char *text)
 {
-    uint64_t n = 0;
-    if (!parse_count(name, value, &n)) return false;
-    if (strcmp(name, "tokens") == 0) o->n_tokens = (size_t)n;
-    else if (strcmp(name, "top-k") == 0) o->sampling.top_k = (uint32_t)n;
-    else if (strcmp(name, "seed") == 0) o->sampling.seed = n;
-    else if (strcmp(name, "ctx") == 0) o->context = (size_t)n;
-    else if (strcmp(name, "chunk") == 0) o->chunk = (size_t)n;
-    else o->threads = (unsigned)n;
-    if (strcmp(name, "threads") == 0 && (n < 1 || n > 1024)) {
-        fprintf(stderr, "lamina: --threads: 1 to 1024 are possible\n");
+    lam_error err;
+    if (o->n_adapters == MAX_ADAPTERS) {
+        usage(o, "--adapter %s: %d adapters at most", text, MAX_ADAPTERS);
         return false;
     }
-    return true;
+    if (adapter_option_parse(text, &o->adapters[o->n_adapters++], &err) == LAM_OK) return true;
+    usage(o, "--adapter %s", err.message);
+    return false;
 }
 
-static bool set_value(struct options *o, const char *name, const char *value)
+static bool set_option(struct options *o, const struct option_spec *s, const char *value)
 {
-    if (strcmp(name, "model") == 0) o->model = value;
-    else if (strcmp(name, "prompt") == 0) o->prompt = value;
-    else if (strcmp(name, "system") == 0) o->system = value;
-    else if (strcmp(name, "output") == 0) o->output = value;
-    else if (strcmp(name, "token-ids") == 0) o->token_ids = value;
-    else if (strcmp(name, "adapter") == 0) return add_adapter(o, value);
-    else if (strcmp(name, "verify") == 0) return set_verify(o, value);
-    else if (strcmp(name, "temp") == 0) return parse_real(name, value, &o->sampling.temperature);
-    else if (strcmp(name, "top-p") == 0) return parse_real(name, value, &o->sampling.top_p);
-    else if (strcmp(name, "min-p") == 0) return parse_real(name, value, &o->sampling.min_p);
-    else if (strcmp(name, "repeat-penalty") == 0) return parse_real(name, value, &o->sampling.repeat_penalty);
-    else return set_number(o, name, value);
-    return true;
+    switch (s->kind) {
+    case KIND_SWITCH: return *(bool *)((char *)o + s->at) = true;
+    case KIND_TEXT: *(const char **)((char *)o + s->at) = value; return true;
+    case KIND_COUNT: return set_count(o, s, value);
+    case KIND_REAL: return set_real(o, s, value);
+    case KIND_ADAPTER: return add_adapter(o, value);
+    case KIND_VERIFY: return set_verify(o, value);
+    }
+    return false;
 }
 
 /* The spec of an argument such as "-m", "-mFILE", "--model" or "--model=FILE"; *value is what hangs on it, or NULL. */
 static const struct option_spec *find_spec(const char *argument, const char **value)
 {
     *value = NULL;
+    if (argument[1] == '-') {
+        size_t len = strcspn(argument + 2, "=");
+        if (argument[2 + len]) *value = argument + 3 + len;
+        return len ? spec_named(argument + 2, len) : NULL;
+    }
     for (size_t i = 0; i < N_SPECS; i++) {
-        if (argument[1] != '-') {
-            if (argument[1] != specs[i].letter) continue;
-            if (argument[2]) *value = argument + 2;
-            return &specs[i];
-        }
-        size_t len = strlen(specs[i].name);
-        if (strncmp(argument + 2, specs[i].name, len) != 0) continue;
-        if (argument[2 + len] == '=') *value = argument + 3 + len;
-        else if (argument[2 + len]) continue;
+        if (argument[1] != specs[i].letter) continue;
+        if (argument[2]) *value = argument + 2;
         return &specs[i];
     }
     return NULL;
 }
 
-bool options_parse(int argc, char **argv, int first, struct options *o)
+static bool takes(const char *const *names, const struct option_spec *s)
 {
-    *o = (struct options){.verify = LAM_VERIFY_FULL, .rest = argv + first};
+    for (; *names; names++)
+        if (strcmp(*names, s->name) == 0) return true;
+    return false;
+}
+
+static bool unknown(const struct options *o, const char *argument, const char *const *names)
+{
+    const char *best = NULL;
+    char typed[40];
+    snprintf(typed, sizeof typed, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    if (argument[1] == '-')
+        for (; *names; names++) best = nearer_word(typed, best, *names);
+    if (best) usage(o, "unknown option %s; did you mean --%s?", argument, best);
+    else usage(o, "unknown option %s", argument);
+    return false;
+}
+
+/* argv[*i], and the next one if it is the option's value. */
+static bool parse_one(int argc, char **argv, int *i, const char *const *names, struct options *o)
+{
+    const char *argument = argv[*i], *value;
+    const struct option_spec *s = find_spec(argument, &value);
+    if (!s) return unknown(o, argument, names);
+    if (!takes(names, s)) return usage(o, "%s does not take --%s", o->command, s->name), false;
+    if (value && !s->argument) return usage(o, "--%s takes no value: %s", s->name, argument), false;
+    if (!value && s->argument && *i + 1 < argc) value = argv[++*i];
+    if (s->argument && (!value || (!*value && s->kind == KIND_TEXT && s->at != AT(prompt) && s->at != AT(system))))
+        return usage(o, "--%s needs %s", s->name, s->argument), false;
+    return set_option(o, s, value);
+}
+
+/* Whether an error in the options is to be told as JSON. */
+static bool wants_json(int argc, char **argv, int first)
+{
+    for (int i = first; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0) return true;
+    return false;
+}
+
+bool options_parse(int argc, char **argv, int first, const char *command, const char *const *names, struct options *o)
+{
+    *o = (struct options){.command = command, .verify = LAM_VERIFY_FULL, .rest = argv + first, .json = wants_json(argc, argv, first)};
     lam_sampling_default(&o->sampling);
     bool only_rest = false;
     for (int i = first; i < argc; i++) {
-        const char *value;
-        if (only_rest || argv[i][0] != '-' || !argv[i][1]) {
-            o->rest[o->n_rest++] = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--") == 0) {
-            only_rest = true;
-            continue;
-        }
-        const struct option_spec *spec = find_spec(argv[i], &value);
-        if (!spec || (value && !spec->argument)) {
-            fprintf(stderr, "lamina: unknown option %s; see lamina %s --help\n", argv[i], argv[1]);
-            return false;
-        }
-        if (!spec->argument) {
-            set_switch(o, spec->name);
-            continue;
-        }
-        if (!value && i + 1 == argc) {
-            fprintf(stderr, "lamina: --%s needs %s\n", spec->name, spec->argument);
-            return false;
-        }
-        if (!set_value(o, spec->name, value ? value : argv[++i])) return false;
+        if (only_rest || argv[i][0] != '-' || !argv[i][1]) o->rest[o->n_rest++] = argv[i];
+        else if (strcmp(argv[i], "--") == 0) only_rest = true;
+        else if (!parse_one(argc, argv, &i, names, o)) return false;
     }
+    if (o->top_k.given) o->sampling.top_k = (uint32_t)o->top_k.value;
+    if (o->seed.given) o->sampling.seed = o->seed.value;
     return true;
 }
 
 void options_release(struct options *o)
 {
     for (size_t i = 0; i < o->n_adapters; i++) free(o->adapters[i].path);
-}
-
-bool options_take_model(struct options *o)
-{
-    if (o->model) return true;
-    if (o->n_rest) {
-        o->model = *o->rest++;
-        o->n_rest--;
-        return true;
-    }
-    o->model = getenv("LAMINA_MODEL");
-    if (o->model && *o->model) return true;
-    fprintf(stderr, "lamina: no model: give -m FILE, or set LAMINA_MODEL\n");
-    return false;
 }

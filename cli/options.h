@@ -11,32 +11,36 @@ struct adapter_option {
     double weight;
 };
 
+/* A number that may not have been given: 0 is not the same. */
+struct count {
+    uint64_t value;
+    bool given;
+};
+
 struct options {
-    const char *model, *prompt, *output, *token_ids;
+    const char *command;   /* its name; NULL before one is known */
+    const char *model, *prompt, *system, *output, *token_ids;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapters;
-    size_t n_tokens;       /* -n; 0: not given */
+    struct count tokens, prefill, threads, context, chunk, top_k, seed;
     lam_sampling sampling;
-    unsigned threads;
-    size_t context, chunk;
     bool raw, echo, json, tensors, waive, quiet, help;
     lam_verify verify;
-    const char *system;
     char **rest;           /* what is no option, borrowed from argv */
     size_t n_rest;
 };
 
-/* Parses argv[first..argc). On a wrong option prints why and returns false. */
-bool options_parse(int argc, char **argv, int first, struct options *o);
+/* Parses argv[first..argc) for a command that takes the options in names (ended by NULL). On a wrong option says why and returns false.
+ * options_release is due in any case. */
+bool options_parse(int argc, char **argv, int first, const char *command, const char *const *names, struct options *o);
 void options_release(struct options *o);
 
-/* The help of the options in letters (their short names, or the first letter of a long one as options.c lists them). */
+/* The help of the options in names. */
 void options_print_help(const char *const *names);
 
-/* If no -m was given, takes the model from the first of the rest. False, with a message, if there is none. */
-bool options_take_model(struct options *o);
+uint64_t count_or(struct count c, uint64_t otherwise);
 
-/* "FILE=WEIGHT": the last '=' counts if a number follows. False on lack of memory. */
-bool adapter_option_parse(const char *text, struct adapter_option *out);
+/* "FILE=WEIGHT": the last '=' counts if a number follows and the text as a whole is no file's name. */
+lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err);
 
 #endif

@@ -22,6 +22,8 @@ FUZZ_SEEDS_safetensors := tests/data/format
 FUZZ_SEEDS_slm := tests/data/format
 FUZZ_SEEDS_template := tests/data/templates
 FUZZ_SEEDS_peft_config := tests/data/adapters/configs
+FUZZ_SEEDS_spm_model := tests/golden/gemma3-caps
+FUZZ_SEEDS_tokenizer_json := tests/golden/gemma3-caps tests/golden/qwen2-tied
 
 .PHONY: fuzz fuzz-build
 fuzz:

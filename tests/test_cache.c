@@ -187,7 +187,7 @@ static void test_least_recently_used(void **state)
     lam_error err;
     struct lam_file_info info;
     for (int i = 0; i < 4; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "m%d.gguf", i);
         models[i] = copy_model(GOLDEN "llama-gqa/llama-gqa-q4_0.gguf", name);
     }

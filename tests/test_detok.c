@@ -5,7 +5,7 @@
 #include "text/detok.h"
 
 static const struct { const char *file, *golden; } cases[] = {
-    {"gpt-2.gguf", "gpt-2"}, {"starcoder.gguf", "starcoder"}, {"smollm-small.gguf", "smollm-small"}, {"llama3.tokenizer.json", "llama3"},
+    {"gpt-2.gguf", "gpt-2"}, {"starcoder.gguf", "starcoder"}, {"gpt-2-small.gguf", "gpt-2-small"}, {"llama3.tokenizer.json", "llama3"},
     {"qwen3.tokenizer.json", "qwen3"}, {"llama2.tokenizer.json", "llama2"}, {"llama2-first.tokenizer.json", "llama2-first"},
     {"llama2-never.tokenizer.json", "llama2-never"}, {"llama-spm.gguf", "llama-spm"}, {"spm-bytes.model", "spm-bytes"},
     {"spm-user.model", "spm-user"}};

@@ -5,7 +5,7 @@
 
 static const struct { const char *file, *golden; unsigned flags; } goldens[] = {
     {"gpt-2.gguf", "gpt-2", LAM_ENCODE_PARSE_SPECIAL}, {"starcoder.gguf", "starcoder", LAM_ENCODE_PARSE_SPECIAL},
-    {"smollm-small.tokenizer.json", "smollm-small", LAM_ENCODE_PARSE_SPECIAL}, {"smollm-small.gguf", "smollm-small", LAM_ENCODE_PARSE_SPECIAL},
+    {"gpt-2-small.tokenizer.json", "gpt-2-small", LAM_ENCODE_PARSE_SPECIAL}, {"gpt-2-small.gguf", "gpt-2-small", LAM_ENCODE_PARSE_SPECIAL},
     {"llama2.tokenizer.json", "llama2", LAM_ENCODE_PARSE_SPECIAL}, {"llama3.tokenizer.json", "llama3", LAM_ENCODE_PARSE_SPECIAL},
     {"qwen3.tokenizer.json", "qwen3", LAM_ENCODE_PARSE_SPECIAL}, {"llama-spm.gguf", "llama-spm", 0},
     {"llama2-legacy.tokenizer.json", "llama2-legacy", LAM_ENCODE_PARSE_SPECIAL}, {"llama2-first.tokenizer.json", "llama2-first", LAM_ENCODE_PARSE_SPECIAL},
@@ -168,10 +168,10 @@ static void several_threads_share_a_tokenizer(void **state)
     struct vocab_case c;
     struct job jobs[4];
     pthread_t threads[4];
-    open_case("smollm-small.gguf", &c);
+    open_case("gpt-2-small.gguf", &c);
     for (int i = 0; i < 4; i++) {
         jobs[i].c = &c;
-        golden_open(&jobs[i].g, "smollm-small");
+        golden_open(&jobs[i].g, "gpt-2-small");
         assert_int_equal(pthread_create(&threads[i], NULL, encode_all, &jobs[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
@@ -185,7 +185,7 @@ static void several_threads_share_a_tokenizer(void **state)
 static void a_long_text_takes_no_quadratic_time(void **state)
 {
     (void)state;
-    static const char *const files[] = {"gpt-2.gguf", "llama-spm.gguf", "spm-user.model", "smollm-small.gguf"};
+    static const char *const files[] = {"gpt-2.gguf", "llama-spm.gguf", "spm-user.model", "gpt-2-small.gguf"};
     enum { SIZE = 1 << 20 };
     char *text = malloc(SIZE);
     assert_non_null(text);

@@ -28,8 +28,8 @@ static void gguf_and_tokenizer_json_have_one_digest(void **state)
     (void)state;
     struct vocab_case a, b;
     uint8_t x[32], y[32];
-    open_case("smollm-small.gguf", &a);
-    open_case("smollm-small.tokenizer.json", &b);
+    open_case("gpt-2-small.gguf", &a);
+    open_case("gpt-2-small.tokenizer.json", &b);
     digest_of(a.section, a.section_len, x);
     digest_of(b.section, b.section_len, y);
     assert_memory_equal(x, y, 32);
@@ -230,7 +230,7 @@ static lam_code put_vocab(struct lam_gguf_out *o, const void *context, lam_error
 static void export_and_import_give_the_same_section(void **state)
 {
     (void)state;
-    static const char *const files[] = {"smollm-small.gguf", "smollm-small.tokenizer.json", "llama-spm.gguf", "phi-3.gguf", "qwen3.tokenizer.json", "spm-user.model", "deepseek-llm.gguf"};
+    static const char *const files[] = {"gpt-2-small.gguf", "gpt-2-small.tokenizer.json", "llama-spm.gguf", "phi-3.gguf", "qwen3.tokenizer.json", "spm-user.model", "deepseek-llm.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         lam_error err = {0};
         struct vocab_case c;
@@ -247,6 +247,39 @@ static void export_and_import_give_the_same_section(void **state)
             assert_memory_equal(section, c.section, section_len);
         }
         lam_free_aligned(section);
+        free(bytes);
+        close_case(&c);
+    }
+}
+
+/* qwen2 stands for NFC too, as Qwen's tokenizers have it; the same expression without NFC is deepseek-r1-qwen. */
+static void the_exported_pre_tokenizer_means_the_same(void **state)
+{
+    (void)state;
+    static const struct { const char *file, *pre; } cases[] = {
+        {"gpt-2-small.tokenizer.json", "smollm"}, {"qwen3.tokenizer.json", "qwen2"}, {NULL, "deepseek-r1-qwen"},
+        {"llama3.tokenizer.json", "llama-bpe"}, {"deepseek-llm.gguf", "deepseek-llm"}, {"refact.gguf", "refact"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lam_error err = {0};
+        struct vocab_case c = {0};
+        size_t len;
+        if (cases[i].file) {
+            open_case(cases[i].file, &c);
+        } else {
+            uint8_t *json = test_read_file("tests/golden/qwen2-tied/tokenizer.json", &len);
+            assert_ok(import_bytes("x.json", json, len, &c.section, &c.section_len, &err), err);
+            free(json);
+            open_section(&c);
+        }
+        struct lam_gguf *g;
+        const char *pre;
+        size_t pre_len;
+        uint8_t *bytes = make_gguf(put_vocab, &c.vocab, &len);
+        assert_ok(lam_gguf_open_memory(bytes, len, &g, &err), err);
+        assert_ok(lam_gguf_string(g, "tokenizer.ggml.pre", true, &pre, &pre_len, &err), err);
+        assert_int_equal(pre_len, strlen(cases[i].pre));
+        assert_memory_equal(pre, cases[i].pre, pre_len);
+        lam_gguf_close(g);
         free(bytes);
         close_case(&c);
     }
@@ -340,6 +373,7 @@ int main(void)
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(expressions_are_run_exactly_or_refused),
         cmocka_unit_test(export_and_import_give_the_same_section),
+        cmocka_unit_test(the_exported_pre_tokenizer_means_the_same),
         cmocka_unit_test(an_unknown_pre_tokenizer_is_never_guessed),
         cmocka_unit_test(tokenizer_model_survives_no_cut),
         cmocka_unit_test(end_of_generation_tokens),

@@ -40,6 +40,7 @@ look()
         --test)
             need_library cmocka libcmocka-dev
             need_command python3 python3
+            need_command patch patch
             need_node ;;
         --wasm)
             need_command clang-19 clang-19

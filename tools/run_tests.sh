@@ -44,6 +44,7 @@ case $build in
 *asan | *tsan) ;; # the checks below do not depend on the sanitizer
 *)
     one layers python3 tools/check_layers.py
+    one docs python3 tools/check_docs.py "$build"
     one no-fma tools/check_fma.sh "$build/liblamina.a"
     one wasm-digests tests/wasm_digests.sh "$build"
     one command-line tests/cli.sh "$build"

@@ -41,7 +41,7 @@ LAM_API const char *lam_version(void);
 typedef struct lam_engine_options {
     unsigned threads;   /* 0: as many as the process may use */
     const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512" */
-    size_t max_rows;    /* rows of one forward pass; 0: 64. Results don't depend on it */
+    size_t max_rows;    /* rows of one forward pass, 65536 at most; 0: 64. Results don't depend on it */
 } lam_engine_options;
 
 /* options may be NULL. LAM_E_ISA, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. */
@@ -96,7 +96,8 @@ typedef struct lam_adapter_info {
 } lam_adapter_info;
 LAM_API void lam_adapter_describe(const lam_adapter *adapter, lam_adapter_info *out);
 
-/* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's scale as float32; 0 leaves the base's bits).
+/* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's
+ * scale as float32; 0 leaves the base's bits).
  * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two replace
  * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0. */
 LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,

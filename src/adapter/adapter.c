@@ -34,6 +34,7 @@ const struct lam_target *lam_find_target(const struct lam_base_targets *base, co
     if (len >= sizeof key) return NULL;
     memcpy(key, name, len);
     key[len] = 0;
+    if (strlen(key) != len) return NULL; /* a zero within: JSON can have one */
     return bsearch(key, base->items, base->n_items, sizeof *base->items, compare_name);
 }
 
@@ -144,14 +145,17 @@ static lam_code stage_factors(struct opening *o, const char *name, struct lam_lo
 static lam_code open_module(struct opening *o, const json_t *item, struct lam_lora *m, lam_error *err)
 {
     const char *name = NULL, *scaling = NULL;
-    int rank = 0;
+    size_t name_len = 0;
+    json_int_t rank = 0;
     json_error_t problem;
-    if (json_unpack_ex((json_t *)item, &problem, 0, "{s:s,s:i,s:F,s:s!}", "name", &name, "rank", &rank, "alpha", &m->alpha,
+    if (json_unpack_ex((json_t *)item, &problem, 0, "{s:s%,s:I,s:F,s:s}", "name", &name, &name_len, "rank", &rank, "alpha", &m->alpha,
                        "scaling", &scaling) != 0)
-        return LAM_RAISE(err, LAM_E_FORMAT, "%s: a module: %s", o->path, problem.text);
-    m->target = lam_find_target(o->base, name, strlen(name));
+        return lam_json_refuse(&problem, o->path, err);
+    if (json_object_size(item) != 4) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "%s: module %s has unknown fields", o->path, name);
+    m->target = lam_find_target(o->base, name, name_len);
     if (!m->target) return LAM_RAISE(err, LAM_E_UNMATCHED, "%s: the base has no module %s", o->path, name);
-    if (rank < 1) return LAM_RAISE(err, LAM_E_RANK, "%s: %s has rank %d", o->path, name, rank);
+    if (rank < 1 || rank > INT32_MAX)
+        return LAM_RAISE(err, LAM_E_RANK, "%s: %s has rank %lld", o->path, name, (long long)rank);
     if (!isfinite(m->alpha)) return LAM_RAISE(err, LAM_E_NON_FINITE, "%s: %s: alpha is not finite", o->path, name);
     m->rank = (uint32_t)rank;
     m->rank_stabilised = strcmp(scaling, "alpha/sqrt(r)") == 0;

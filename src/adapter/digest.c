@@ -31,8 +31,8 @@ static lam_code factors_json(const struct lam_slm *s, json_t *factors, lam_error
         const struct lam_slm_entry *e = &s->entries[i];
         char text[LAM_DIGEST_TEXT];
         LAM_TRY(tensor_digest(s, e, text, err));
-        json_t *item = json_pack("{s:s%,s:[ii],s:s}", "name", s->names + e->name_offset, (size_t)e->name_len, "shape",
-                                 (int)e->dims[1], (int)e->dims[0], "sha256", text);
+        json_t *item = json_pack("{s:s%,s:[II],s:s}", "name", s->names + e->name_offset, (size_t)e->name_len, "shape",
+                                 (json_int_t)e->dims[1], (json_int_t)e->dims[0], "sha256", text);
         if (json_array_append_new(factors, item) != 0) return LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
     }
     return LAM_OK;
@@ -40,14 +40,17 @@ static lam_code factors_json(const struct lam_slm *s, json_t *factors, lam_error
 
 lam_code lam_adapter_digest(const struct lam_slm *s, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
+    static const char *const needed[] = {"method", "bases", "modules"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!json_object_get(s->metadata, needed[i]))
+            return LAM_RAISE(err, LAM_E_FORMAT, "%s: metadata lacks %s", s->file.path ? s->file.path : "adapter", needed[i]);
     json_t *factors = json_array();
     if (!factors) return LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
     lam_code code = factors_json(s, factors, err);
     json_t *whole = json_pack("{s:s,s:O,s:O,s:O,s:o}", "type", "lamina.adapter.v0", "method",
                               json_object_get(s->metadata, "method"), "bases", json_object_get(s->metadata, "bases"), "modules",
                               json_object_get(s->metadata, "modules"), "factors", factors);
-    if (!whole && code == LAM_OK)
-        code = LAM_RAISE(err, LAM_E_FORMAT, "%s: metadata lacks method, bases or modules", s->file.path ? s->file.path : "adapter");
+    if (!whole && code == LAM_OK) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
     uint8_t digest[LAM_SHA256_BYTES];
     if (code == LAM_OK) code = lam_json_digest(whole, digest, err);
     json_decref(whole);

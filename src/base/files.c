@@ -27,10 +27,13 @@ lam_code lam_file_info(const char *path, struct lam_file_info *out, lam_error *e
 
 lam_code lam_read_head(const char *path, uint8_t *bytes, size_t size, size_t *len, lam_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     lam_code code = LAM_OK;
     *len = 0;
     if (fd < 0) return lam_raise_errno(err, "open", path);
+    if (fstat(fd, &st) != 0) code = lam_raise_errno(err, "stat", path);
+    else if (!S_ISREG(st.st_mode)) code = LAM_RAISE(err, LAM_E_IO, "%s: not a regular file", path);
     while (code == LAM_OK && *len < size) {
         ssize_t n = read(fd, bytes + *len, size - *len);
         if (n < 0 && errno == EINTR) continue;

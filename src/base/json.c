@@ -1,3 +1,4 @@
+/* Canonical JSON (RFC 8785). */
 #include "base/json.h"
 #include "base/alloc.h"
 
@@ -7,50 +8,6 @@
 #include <string.h>
 
 #define MAX_SAFE_INTEGER 9007199254740991LL /* 2^53 - 1, RFC 8785 section 3.2.2.3 by way of I-JSON */
-
-/* A copy of text whose integers beyond 64 bits (model_max_length 10^30 of many tokenizer_config.json) are written as reals,
- * which Jansson can hold. */
-static bool widen_integers(const char *text, size_t len, struct lam_str *out)
-{
-    bool in_string = false;
-    for (size_t i = 0; i < len;) {
-        size_t n = 1, digits = 0;
-        if (in_string) {
-            if (text[i] == '\\' && i + 1 < len) n = 2;
-            else if (text[i] == '"') in_string = false;
-        } else if (text[i] == '"') {
-            in_string = true;
-        } else if (text[i] >= '0' && text[i] <= '9') {
-            while (i + digits < len && text[i + digits] >= '0' && text[i + digits] <= '9') digits++;
-            n = digits;
-        }
-        bool real = i + n < len && (text[i + n] == '.' || text[i + n] == 'e' || text[i + n] == 'E');
-        bool fraction = i > 0 && (text[i - 1] == '.' || text[i - 1] == 'e' || text[i - 1] == 'E' || text[i - 1] == '+');
-        if (!lam_str_append(out, text + i, n) || (digits > 18 && !real && !fraction && !lam_str_puts(out, ".0"))) return false;
-        i += n;
-    }
-    return true;
-}
-
-lam_code lam_json_parse(const char *text, size_t len, const char *what, json_t **out, lam_error *err)
-{
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_error_t problem;
-    *out = json_loadb(text, len, flags, &problem);
-    if (*out) return LAM_OK;
-    if (json_error_code(&problem) == json_error_numeric_overflow) {
-        struct lam_str wide = {0};
-        bool ok = widen_integers(text, len, &wide);
-        if (ok) *out = json_loadb(wide.data, wide.len, flags, &problem);
-        lam_str_release(&wide);
-        if (*out) return LAM_OK;
-        if (!ok) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", what);
-    }
-    enum json_error_code code = json_error_code(&problem);
-    if (code == json_error_out_of_memory) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", what);
-    return LAM_RAISE(err, code == json_error_duplicate_key ? LAM_E_DUPLICATE : LAM_E_FORMAT,
-                     "%s: JSON line %d column %d: %s", what, problem.line, problem.column, problem.text);
-}
 
 /* The decimal point is the locale's, and whatever it is, it is no digit. */
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -202,6 +159,12 @@ static lam_code put_value(const json_t *value, struct lam_str *out, lam_error *e
     case JSON_NULL: ok = lam_str_puts(out, "null"); break;
     }
     return ok ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "canonical JSON");
+}
+
+lam_code lam_json_refuse(const json_error_t *problem, const char *what, lam_error *err)
+{
+    bool lacking = json_error_code(problem) == json_error_out_of_memory;
+    return LAM_RAISE(err, lacking ? LAM_E_NO_MEMORY : LAM_E_FORMAT, "%s: %s", what, problem->text);
 }
 
 lam_code lam_json_canonical(const json_t *value, struct lam_str *out, lam_error *err)

@@ -1,4 +1,4 @@
-/* JSON: parsing by Jansson, canonical writing by RFC 8785 (JCS). */
+/* JSON in Jansson's values: strict parsing, canonical writing by RFC 8785 (JCS). */
 #ifndef LAM_BASE_JSON_H
 #define LAM_BASE_JSON_H
 
@@ -8,9 +8,14 @@
 
 #include <jansson.h>
 
-/* Strict parse: duplicates rejected, whole input consumed, nesting bounded. what names the input in errors.
+/* Strict parse: duplicates rejected, whole input consumed, nesting bounded (2048). Strings may hold U+0000, names not; integers
+ * beyond 64 bits become reals. what names the input in errors.
  * LAM_E_FORMAT, LAM_E_DUPLICATE, LAM_E_NO_MEMORY. *out is a new reference. */
 lam_code lam_json_parse(const char *text, size_t len, const char *what, json_t **out, lam_error *err);
+
+/* What json_unpack_ex's failure means: LAM_E_NO_MEMORY or LAM_E_FORMAT. Its "!" must not be used, since it blames the text when
+ * memory is lacking: compare json_object_size. */
+lam_code lam_json_refuse(const json_error_t *problem, const char *what, lam_error *err);
 
 /* Append the RFC 8785 form of value. LAM_E_FORMAT for what JCS cannot hold (integers beyond 2^53, NaN). */
 lam_code lam_json_canonical(const json_t *value, struct lam_str *out, lam_error *err);

@@ -1,4 +1,4 @@
-/* Locks by flock, and real paths. */
+/* Locks by flock, real paths, and the files of killed writers. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* flock; realpath without a limit */
 
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ static bool still_there(int fd, const char *path)
 /* *fd is -1 if the lock is taken. */
 static lam_code lock_descriptor(const char *path, enum lam_lock_kind kind, int *fd, lam_error *err)
 {
-    int flags = O_CLOEXEC | (kind == LAM_LOCK_SHARED ? O_RDONLY : O_RDWR) | (kind == LAM_LOCK_CREATE ? O_CREAT : 0);
+    int flags = O_CLOEXEC | O_NONBLOCK | (kind == LAM_LOCK_SHARED ? O_RDONLY : O_RDWR) | (kind == LAM_LOCK_CREATE ? O_CREAT : 0);
     for (;;) {
         *fd = open(path, flags, 0644);
         if (*fd < 0) return lam_raise_errno(err, "open to lock", path);
@@ -53,6 +54,43 @@ static lam_code lock_descriptor(const char *path, enum lam_lock_kind kind, int *
         if (still_there(*fd, path)) return LAM_OK;
         close(*fd);
     }
+}
+
+bool lam_os_hold(int fd)
+{
+    struct stat st;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+/* name is "<base>.<decimal>-<hexadecimal>.part", as lam_writer_open makes it. */
+static bool is_leftover(const char *name, const char *base)
+{
+    size_t len = strlen(base);
+    if (strncmp(name, base, len) != 0 || name[len] != '.') return false;
+    const char *c = name + len + 1, *number = c;
+    c += strspn(c, "0123456789");
+    if (c == number || *c++ != '-') return false;
+    number = c;
+    c += strspn(c, "0123456789abcdef");
+    return c != number && strcmp(c, ".part") == 0;
+}
+
+void lam_os_remove_leftovers(const char *path)
+{
+    const char *base = lam_path_base(path);
+    char *folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path)), **names = NULL;
+    size_t n = 0;
+    if (folder) lam_list_dir(folder, &names, &n, NULL);
+    for (size_t i = 0; i < n; i++) {
+        char *leftover = is_leftover(names[i], base) ? lam_path_join(folder, names[i]) : NULL;
+        struct lam_lock *lock = NULL;
+        if (leftover) lam_lock_try(leftover, LAM_LOCK_EXCLUSIVE, &lock, NULL);
+        if (lock) unlink(leftover);
+        lam_unlock(lock);
+        lam_free(leftover);
+    }
+    lam_free_names(names, n);
+    lam_free(folder);
 }
 
 lam_code lam_lock_try(const char *path, enum lam_lock_kind kind, struct lam_lock **out, lam_error *err)

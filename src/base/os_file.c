@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +48,7 @@ static lam_code map_descriptor(int fd, const char *path, struct lam_mapping *out
 lam_code lam_map_file(const char *path, struct lam_mapping *out, lam_error *err)
 {
     *out = (struct lam_mapping){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     if (fd < 0) return lam_raise_errno(err, "open", path);
     lam_code code = map_descriptor(fd, path, out, err);
     close(fd);
@@ -79,7 +80,7 @@ lam_code lam_mapping_check(const struct lam_mapping *m, lam_error *err)
 struct lam_writer {
     int fd;
     uint64_t offset;
-    char *path, *temporary;
+    char *path, *temporary, *folder;
 };
 
 static void writer_free(struct lam_writer *w)
@@ -87,31 +88,42 @@ static void writer_free(struct lam_writer *w)
     if (w->fd >= 0) close(w->fd);
     lam_free(w->path);
     lam_free(w->temporary);
+    lam_free(w->folder);
     lam_free(w);
 }
 
+/* Makes the temporary file and holds it. */
+static lam_code create_temporary(struct lam_writer *w, lam_error *err)
+{
+    for (;;) {
+        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (w->fd < 0 && errno == EEXIST) { /* left by a dead process that had our number */
+            unlink(w->temporary);
+            w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        }
+        if (w->fd < 0) return lam_raise_errno(err, "create", w->path);
+        if (lam_os_hold(w->fd)) return LAM_OK;
+        close(w->fd); /* removed as a leftover in this very moment */
+    }
+}
+
+/* The temporary's name is of this writer alone: no other one of this process can have its address. */
 lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *err)
 {
+    const char *base = lam_path_base(path);
     struct lam_str name = {0};
     struct lam_writer *w = lam_alloc(1, sizeof *w);
-    if (!w || !lam_str_printf(&name, "%s.%lu.part", path, lam_os_process_number()) || !(w->path = lam_strdup(path))) {
-        lam_str_release(&name);
-        lam_free(w);
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    }
+    if (!w) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    w->fd = -1;
+    w->path = lam_strdup(path);
+    w->folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path));
+    bool ok = lam_str_printf(&name, "%s.%lu-%" PRIxPTR ".part", path, lam_os_process_number(), (uintptr_t)w) && w->path && w->folder;
     w->temporary = name.data;
-    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (w->fd < 0 && errno == EEXIST) { /* left by a dead process that had our number */
-        unlink(w->temporary);
-        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    }
-    if (w->fd < 0) {
-        lam_code code = lam_raise_errno(err, "create", path);
-        writer_free(w);
-        return code;
-    }
-    *out = w;
-    return LAM_OK;
+    lam_os_remove_leftovers(path);
+    lam_code code = ok ? create_temporary(w, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    if (code == LAM_OK) *out = w;
+    else writer_free(w);
+    return code;
 }
 
 lam_code lam_writer_write(struct lam_writer *w, const void *bytes, size_t len, lam_error *err)
@@ -144,16 +156,12 @@ lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *byt
 
 uint64_t lam_writer_offset(const struct lam_writer *w) { return w->offset; }
 
-static lam_code sync_folder_of(const char *path, lam_error *err)
+static lam_code sync_folder(const char *folder, lam_error *err)
 {
-    const char *base = lam_path_base(path);
-    char *folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path));
-    if (!folder) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     lam_code code = LAM_OK;
     if (fd < 0 || fsync(fd) != 0) code = lam_raise_errno(err, "sync", folder);
     if (fd >= 0) close(fd);
-    lam_free(folder);
     return code;
 }
 
@@ -162,7 +170,7 @@ lam_code lam_writer_commit(struct lam_writer *w, lam_error *err)
     lam_code code = LAM_OK;
     if (fsync(w->fd) != 0) code = lam_raise_errno(err, "sync", w->path);
     if (code == LAM_OK && rename(w->temporary, w->path) != 0) code = lam_raise_errno(err, "rename", w->path);
-    if (code == LAM_OK) code = sync_folder_of(w->path, err);
+    if (code == LAM_OK) code = sync_folder(w->folder, err);
     else unlink(w->temporary);
     writer_free(w);
     return code;

@@ -16,6 +16,9 @@ lam_code lam_kv_init(struct lam_kv *kv, enum lam_dtype dtype, uint32_t n_layers,
                      size_t max_positions, lam_error *err)
 {
     *kv = (struct lam_kv){.dtype = dtype, .n_layers = n_layers, .n_heads = n_heads, .head_dim = head_dim};
+    size_t bytes = part_bytes(kv); /* at most 512 KiB */
+    if (!lam_mul_size(bytes, 2 * (size_t)n_layers, &bytes) || !lam_mul_size(bytes, n_heads, &bytes))
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "a KV page of %u layers and %u heads", n_layers, n_heads);
     kv->max_pages = (max_positions + LAM_KV_PAGE - 1) / LAM_KV_PAGE;
     kv->pages = lam_alloc(kv->max_pages, sizeof *kv->pages);
     return kv->pages ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a context of %zu positions", max_positions);

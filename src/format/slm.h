@@ -99,7 +99,7 @@ void lam_slm_out_vocab(struct lam_slm_out *o, const uint8_t *bytes, size_t len);
 typedef lam_code (*lam_slm_fill_fn)(void *context, size_t index, uint64_t offset, uint8_t *buffer, size_t bytes,
                                     lam_error *err);
 /* Total file size that a write will give (an upper bound: metadata before compression), for space checks. */
-uint64_t lam_slm_out_size(const struct lam_slm_out *o);
+lam_code lam_slm_out_size(const struct lam_slm_out *o, uint64_t *bytes, lam_error *err);
 /* Writes atomically to path. weights_root (if not NULL) gets the root. */
 lam_code lam_slm_out_write(struct lam_slm_out *o, const char *path, lam_slm_fill_fn fill, void *context,
                            uint8_t weights_root[32], lam_error *err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 /* Every value of a JSON text costs a parser a heap block or more, so a bound on bytes alone would not bound memory. */
 #define METADATA_VALUES_MAX ((size_t)1 << 17)
@@ -253,7 +254,8 @@ static lam_code read_metadata(const uint8_t *packed, const struct sections *s, j
     if (!text) return LAM_RAISE(err, LAM_E_NO_MEMORY, ".slm: metadata of %zu bytes", s->metadata_raw);
     size_t got = ZSTD_decompress(text, s->metadata_raw, packed, s->metadata_bytes);
     lam_code code = LAM_OK;
-    if (ZSTD_isError(got)) code = LAM_RAISE(err, LAM_E_FORMAT, ".slm: metadata: zstd: %s", ZSTD_getErrorName(got));
+    if (ZSTD_isError(got))
+        code = LAM_RAISE(err, ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? LAM_E_NO_MEMORY : LAM_E_FORMAT, ".slm: metadata: zstd: %s", ZSTD_getErrorName(got));
     else if (got != s->metadata_raw)
         code = LAM_RAISE(err, LAM_E_FORMAT, ".slm: metadata has %zu bytes, %zu declared", got, s->metadata_raw);
     else code = parse_metadata(text, got, out, err);

@@ -351,14 +351,14 @@ lam_code lam_slm_out_write(struct lam_slm_out *o, const char *path, lam_slm_fill
     return code;
 }
 
-uint64_t lam_slm_out_size(const struct lam_slm_out *o)
+lam_code lam_slm_out_size(const struct lam_slm_out *o, uint64_t *bytes, lam_error *err)
 {
     struct plan p = {.offsets = lam_alloc(o->n, sizeof *p.offsets)};
     struct lam_str text = {0};
-    bool ok = p.offsets && metadata_text(o, &text, NULL) == LAM_OK;
+    lam_code code = p.offsets ? metadata_text(o, &text, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
     p.metadata_bytes = ZSTD_compressBound(text.len);
-    ok = ok && place_sections(o, &p);
+    *bytes = code == LAM_OK && place_sections(o, &p) ? p.file_bytes : UINT64_MAX;
     lam_str_release(&text);
     free_plan(&p);
-    return ok ? p.file_bytes : UINT64_MAX;
+    return code;
 }

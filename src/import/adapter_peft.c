@@ -281,8 +281,11 @@ static lam_code open_tensors(const char *folder, struct lam_safetensors **file, 
 static lam_code set_provenance(struct peft *p, lam_error *err)
 {
     LAM_TRY(lam_adapter_set_name(p->import, lam_path_base(p->folder), strlen(lam_path_base(p->folder)), err));
-    p->import->source = json_pack("{s:s,s:s*,s:s*}", "format", "peft", "base_model", p->config.base, "peft_version", p->config.version);
-    return p->import->source ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "the adapter's provenance");
+    json_t *source = p->import->source = json_pack("{s:s}", "format", "peft");
+    bool ok = source != NULL;
+    if (p->config.base) ok = ok && json_object_set_new(source, "base_model", json_string(p->config.base)) == 0;
+    if (p->config.version) ok = ok && json_object_set_new(source, "peft_version", json_string(p->config.version)) == 0;
+    return ok ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "the adapter's provenance");
 }
 
 static lam_code read_all(struct peft *p, struct lam_safetensors **file, lam_error *err)

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "format/vocab.h"
 #include "import/adapter_import.h"
+#include "import/base_write.h"
 #include "text/vocab_import.h"
 
 #include <stdlib.h>
@@ -75,12 +76,16 @@ static lam_code check_json_file(const char *folder, const char *file, const stru
     return code;
 }
 
-static bool has_file(const char *folder, const char *name)
+/* The first of names[n] that the folder has; NULL if it has none. */
+static lam_code find_file(const char *folder, const char *const *names, size_t n, const char **out, lam_error *err)
 {
-    char *path = lam_path_join(folder, name);
-    bool there = path && lam_path_exists(path);
-    lam_free(path);
-    return there;
+    *out = NULL;
+    for (size_t i = 0; i < n && !*out; i++) {
+        bool there;
+        LAM_TRY(lam_folder_has(folder, names[i], &there, err));
+        if (there) *out = names[i];
+    }
+    return LAM_OK;
 }
 
 static lam_code compare_token(const struct lam_vocab *ours, const struct lam_vocab *base, uint32_t id, lam_error *err)
@@ -137,13 +142,15 @@ static lam_code check_tokenizer_files(const char *folder, const struct lam_vocab
 lam_code lam_adapter_check_tokenizer(const char *folder, const struct lam_slm *base, lam_error *err)
 {
     static const char *const loose[] = {"vocab.json", "merges.txt", "vocab.txt", "spiece.model"};
-    bool readable = has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model");
-    bool any = readable || has_file(folder, "added_tokens.json") || has_file(folder, "tokenizer_config.json");
-    for (size_t i = 0; i < sizeof loose / sizeof *loose && !readable; i++)
-        if (has_file(folder, loose[i]))
-            return LAM_RAISE(err, LAM_E_TOKENIZER, "%s has a tokenizer of its own (%s), which cannot be compared with the base's",
-                             folder, loose[i]);
-    if (!any) return LAM_OK;
+    static const char *const whole[] = {"tokenizer.json", "tokenizer.model"}, *const parts[] = {"added_tokens.json", "tokenizer_config.json"};
+    const char *readable, *part, *other;
+    LAM_TRY(find_file(folder, whole, 2, &readable, err));
+    LAM_TRY(find_file(folder, parts, 2, &part, err));
+    LAM_TRY(find_file(folder, loose, sizeof loose / sizeof *loose, &other, err));
+    if (other && !readable)
+        return LAM_RAISE(err, LAM_E_TOKENIZER, "%s has a tokenizer of its own (%s), which cannot be compared with the base's", folder,
+                         other);
+    if (!readable && !part) return LAM_OK;
     if (!base->vocab) return LAM_RAISE(err, LAM_E_TOKENIZER, "%s has a tokenizer of its own, the base has none", folder);
     struct lam_vocab vocab;
     LAM_TRY(lam_vocab_open(base->vocab, base->vocab_bytes, &vocab, err));

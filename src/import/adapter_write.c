@@ -162,13 +162,15 @@ static void count(struct lam_adapter_import *import)
 static lam_code write_all(struct adapter_writer *w, json_t **metadata, const char *out_path, const struct lam_import_options *options,
                           lam_error *err)
 {
+    uint64_t bytes;
     LAM_TRY(lam_slm_out_new(LAM_SLM_ADAPTER, 0, &w->out, err));
     w->tensors = lam_alloc(3 * w->import->n_modules, sizeof *w->tensors);
     if (!w->tensors) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu modules", w->import->n_modules);
     LAM_TRY(declare_all(w, err));
     LAM_TRY(make_metadata(w->import, metadata, err));
     lam_slm_out_metadata(w->out, *metadata);
-    LAM_TRY(lam_check_room(out_path, lam_slm_out_size(w->out), options, err));
+    LAM_TRY(lam_slm_out_size(w->out, &bytes, err));
+    LAM_TRY(lam_check_room(out_path, bytes, options, err));
     LAM_TRY(lam_progress_add(&w->progress, 0, err));
     return lam_slm_out_write(w->out, out_path, fill, w, NULL, err);
 }

@@ -46,8 +46,13 @@ static lam_code read_json(const char *dir, const char *name, json_t **out, lam_e
 static lam_code open_weights(struct folder *f, lam_error *err)
 {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    const char *name = lam_folder_has(f->path, single) ? single : lam_folder_has(f->path, index) ? index : NULL;
-    if (!name && (lam_folder_has(f->path, "pytorch_model.bin") || lam_folder_has(f->path, "pytorch_model.bin.index.json")))
+    bool has_single, has_index, has_pickle, has_pickles;
+    LAM_TRY(lam_folder_has(f->path, single, &has_single, err));
+    LAM_TRY(lam_folder_has(f->path, index, &has_index, err));
+    LAM_TRY(lam_folder_has(f->path, "pytorch_model.bin", &has_pickle, err));
+    LAM_TRY(lam_folder_has(f->path, "pytorch_model.bin.index.json", &has_pickles, err));
+    const char *name = has_single ? single : has_index ? index : NULL;
+    if (!name && (has_pickle || has_pickles))
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: pytorch_model.bin is a pickle, which can run code; safetensors are read", f->path);
     if (!name) return LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: neither %s nor %s", f->path, single, index);
     char *path = lam_path_join(f->path, name);

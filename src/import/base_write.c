@@ -164,6 +164,7 @@ static lam_code check_vocabulary(const struct lam_base_source *s, lam_error *err
 
 static lam_code write_all(struct base_writer *w, const char *out_path, const struct lam_import_options *options, lam_error *err)
 {
+    uint64_t bytes;
     struct lam_base_source *s = w->source;
     LAM_TRY(check_vocabulary(s, err));
     LAM_TRY(place_tensors(w, err));
@@ -173,7 +174,8 @@ static lam_code write_all(struct base_writer *w, const char *out_path, const str
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "metadata");
     lam_slm_out_metadata(w->out, s->metadata);
     lam_slm_out_vocab(w->out, s->vocab, s->vocab_bytes);
-    LAM_TRY(lam_check_room(out_path, lam_slm_out_size(w->out), options, err));
+    LAM_TRY(lam_slm_out_size(w->out, &bytes, err));
+    LAM_TRY(lam_check_room(out_path, bytes, options, err));
     LAM_TRY(lam_progress_add(&w->progress, 0, err));
     return lam_slm_out_write(w->out, out_path, fill, w, NULL, err);
 }

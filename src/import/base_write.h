@@ -39,7 +39,7 @@ void lam_base_source_release(struct lam_base_source *source);
 lam_code lam_set_text(json_t *object, const char *key, const char *text, size_t len, const char *what, lam_error *err);
 
 /* True if folder/name exists. */
-bool lam_folder_has(const char *folder, const char *name);
+lam_code lam_folder_has(const char *folder, const char *name, bool *there, lam_error *err);
 
 lam_code lam_import_gguf(const char *path, const char *out_path, const struct lam_import_options *options, lam_error *err);
 lam_code lam_import_hf(const char *folder, const char *out_path, const struct lam_import_options *options, lam_error *err);

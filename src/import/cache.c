@@ -87,21 +87,22 @@ static lam_code describe_entry(const char *json_path, struct lam_cache_entry *e,
     json_t *about = NULL;
     e->source = lam_strdup("");
     if (!e->source) return no_memory(err);
-    if (lam_file_info(json_path, &info, NULL) != LAM_OK || lam_map_file(json_path, &file, NULL) != LAM_OK) return LAM_OK;
+    if (lam_file_info(json_path, &info, NULL) != LAM_OK) return LAM_OK;
+    lam_code code = lam_map_file(json_path, &file, err);
+    if (code != LAM_OK) return code == LAM_E_NO_MEMORY ? code : LAM_OK;
     e->last_use = (int64_t)(info.mtime_ns / 1000000000u);
-    const char *source = NULL, *kind = NULL;
-    if (file.size && lam_json_parse((const char *)file.data, file.size, "cache entry", &about, NULL) == LAM_OK &&
-        json_unpack(about, "{s:s,s:s}", "source", &source, "kind", &kind) == 0) {
-        char *copy = lam_strdup(source);
-        if (copy) {
-            lam_free(e->source);
-            e->source = copy;
-        }
+    code = lam_json_parse(file.data ? (const char *)file.data : "", file.size, "cache entry", &about, NULL);
+    const char *source = json_string_value(json_object_get(about, "source")), *kind = json_string_value(json_object_get(about, "kind"));
+    char *copy = source && kind ? lam_strdup(source) : NULL;
+    if (copy) {
+        lam_free(e->source);
+        e->source = copy;
         e->is_adapter = strcmp(kind, "adapter") == 0;
     }
+    bool lacking = code == LAM_E_NO_MEMORY || (source && kind && !copy);
     json_decref(about);
     lam_unmap_file(&file);
-    return LAM_OK;
+    return lacking ? no_memory(err) : LAM_OK;
 }
 
 static lam_code read_entry(const char *folder, const char *key, struct lam_cache_entry *e, lam_error *err)
@@ -166,7 +167,7 @@ lam_code lam_cache_list(const struct lam_cache_options *options, struct lam_cach
 
 /* ---- removing ---- */
 
-/* key.slm.<process>.part files are left by processes that died; whoever holds the key's lock may remove them. */
+/* key.slm.….part files are left by processes that died; whoever holds the key's lock may remove them. */
 static lam_code remove_parts(const char *folder, const char *key, lam_error *err)
 {
     char **names;

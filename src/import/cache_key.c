@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,9 +44,18 @@ static json_t *number_text(uint64_t value)
     return json_string(text);
 }
 
+/* The key is taken over JSON. */
+static lam_code check_text(const char *path, lam_error *err)
+{
+    size_t len = strlen(path);
+    if (lam_utf8_valid_prefix((const uint8_t *)path, len) == len) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_FORMAT, "%s: a name that is not UTF-8", path);
+}
+
 static lam_code add_file(json_t *files, const char *folder, const char *name, struct lam_cache_key *key, lam_error *err)
 {
     struct lam_file_info info;
+    LAM_TRY(check_text(name, err));
     char *path = folder ? lam_path_join(folder, name) : NULL;
     if (folder && !path) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", name);
     lam_code code = lam_file_info(path ? path : name, &info, err);
@@ -54,7 +64,7 @@ static lam_code add_file(json_t *files, const char *folder, const char *name, st
     key->source_bytes += info.size;
     json_t *file = json_pack("{s:s,s:o,s:o,s:o,s:o}", "name", name, "size", number_text(info.size), "mtime", number_text(info.mtime_ns),
                              "inode", number_text(info.inode), "device", number_text(info.device));
-    return json_array_append_new(files, file) == 0 ? LAM_OK : LAM_RAISE(err, LAM_E_FORMAT, "%s: a name that is not UTF-8", name);
+    return json_array_append_new(files, file) == 0 ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", name);
 }
 
 /* The files of the folder `real`, or the file itself with the other parts of a split model. */
@@ -82,7 +92,9 @@ lam_code lam_cache_key(const char *source, const char *base_digest, struct lam_c
     LAM_TRY(lam_real_path(source, &real, err));
     json_t *files = json_array();
     json_t *whole = json_pack("{s:i,s:s,s:s?,s:O}", "importer", IMPORTER_VERSION, "source", real, "base", base_digest, "files", files);
-    lam_code code = whole ? add_files(files, real, out, err) : LAM_RAISE(err, LAM_E_FORMAT, "%s: a path that is not UTF-8", source);
+    lam_code code = check_text(real, err);
+    if (code == LAM_OK && !whole) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", source);
+    if (code == LAM_OK) code = add_files(files, real, out, err);
     if (code == LAM_OK) code = lam_json_digest(whole, digest, err);
     if (code == LAM_OK) {
         lam_digest_text(digest, text);

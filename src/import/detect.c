@@ -8,19 +8,23 @@
 
 #include <string.h>
 
-bool lam_folder_has(const char *folder, const char *name)
+lam_code lam_folder_has(const char *folder, const char *name, bool *there, lam_error *err)
 {
     char *path = lam_path_join(folder, name);
-    bool there = path && lam_path_exists(path);
+    if (!path) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", folder);
+    *there = lam_path_exists(path);
     lam_free(path);
-    return there;
+    return LAM_OK;
 }
 
 static lam_code detect_folder(const char *path, enum lam_source_kind *kind, lam_error *err)
 {
     /* A trainer may save the base's config.json beside the adapter; transformers, too, looks for the adapter first. */
-    if (lam_folder_has(path, "adapter_config.json")) *kind = LAM_SOURCE_PEFT_ADAPTER;
-    else if (lam_folder_has(path, "config.json")) *kind = LAM_SOURCE_HF_MODEL;
+    bool adapter = false, model = false;
+    LAM_TRY(lam_folder_has(path, "adapter_config.json", &adapter, err));
+    LAM_TRY(lam_folder_has(path, "config.json", &model, err));
+    if (adapter) *kind = LAM_SOURCE_PEFT_ADAPTER;
+    else if (model) *kind = LAM_SOURCE_HF_MODEL;
     else return LAM_RAISE(err, LAM_E_MAGIC, "%s: a folder with neither config.json nor adapter_config.json", path);
     return LAM_OK;
 }

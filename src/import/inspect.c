@@ -3,6 +3,7 @@
 #include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "format/gguf.h"
 #include "format/merkle.h"
 #include "format/safetensors.h"
@@ -11,40 +12,59 @@
 #include "import/progress.h"
 #include "model/identity.h"
 
+#include <math.h>
 #include <string.h>
 
-/* object[dtype name] += 1 */
-static void count_type(json_t *types, enum lam_dtype dtype)
+/* What is being written; lacking tells at the end that some value found no memory. */
+struct description {
+    json_t *out, *types, *tensors; /* tensors is NULL where only the types are counted */
+    bool lacking;
+};
+
+/* Takes value over. */
+static void put(struct description *d, json_t *object, const char *key, json_t *value)
 {
-    const char *name = lam_dtype_info(dtype)->name;
-    json_object_set_new(types, name, json_integer(json_integer_value(json_object_get(types, name)) + 1));
+    d->lacking |= json_object_set_new(object, key, value) != 0;
 }
 
-static json_t *dims_json(const uint64_t *dims, unsigned n)
+static void put_integer(struct description *d, const char *key, uint64_t value)
+{
+    put(d, d->out, key, json_integer((json_int_t)value));
+}
+
+/* out[key] = from[key], if from has it. */
+static void copy(struct description *d, const json_t *from, const char *key)
+{
+    json_t *value = json_object_get(from, key);
+    if (value) put(d, d->out, key, json_incref(value));
+}
+
+static json_t *dims_json(struct description *d, const uint64_t *dims, unsigned n)
 {
     json_t *list = json_array();
-    for (unsigned i = 0; list && i < n; i++) json_array_append_new(list, json_integer((json_int_t)dims[i]));
+    for (unsigned i = 0; i < n; i++) d->lacking |= json_array_append_new(list, json_integer((json_int_t)dims[i])) != 0;
     return list;
 }
 
-/* tensors may be NULL: only the types are counted then. */
-static void add_tensor(json_t *tensors, json_t *types, const char *name, size_t len, enum lam_dtype dtype, const uint64_t *dims,
+static void add_tensor(struct description *d, const char *name, size_t len, enum lam_dtype dtype, const uint64_t *dims,
                        unsigned n_dims, uint64_t bytes)
 {
-    count_type(types, dtype);
-    if (tensors)
-        json_array_append_new(tensors, json_pack("{s:s%,s:s,s:o,s:I}", "name", name, len, "dtype", lam_dtype_info(dtype)->name,
-                                                 "dims", dims_json(dims, n_dims), "bytes", (json_int_t)bytes));
+    const char *type = lam_dtype_info(dtype)->name;
+    put(d, d->types, type, json_integer(json_integer_value(json_object_get(d->types, type)) + 1));
+    if (!d->tensors) return;
+    json_t *tensor = json_pack("{s:s%,s:s,s:o,s:I}", "name", name, len, "dtype", type, "dims", dims_json(d, dims, n_dims), "bytes",
+                               (json_int_t)bytes);
+    d->lacking |= json_array_append_new(d->tensors, tensor) != 0;
 }
 
-static void set_digest(json_t *out, const char *key, const uint8_t digest[LAM_SHA256_BYTES])
+static void put_digest(struct description *d, const char *key, const uint8_t digest[LAM_SHA256_BYTES])
 {
     char text[LAM_DIGEST_TEXT];
     lam_digest_text(digest, text);
-    json_object_set_new(out, key, json_string(text));
+    put(d, d->out, key, json_string(text));
 }
 
-static lam_code describe_vocab(const struct lam_slm *s, json_t *out, lam_error *err)
+static lam_code describe_vocab(struct description *d, const struct lam_slm *s, lam_error *err)
 {
     static const char *const kinds[] = {"?", "byte-level BPE", "SentencePiece BPE", "BPE"};
     struct lam_vocab v;
@@ -52,103 +72,116 @@ static lam_code describe_vocab(const struct lam_slm *s, json_t *out, lam_error *
     if (!s->vocab) return LAM_OK;
     LAM_TRY(lam_vocab_open(s->vocab, s->vocab_bytes, &v, err));
     LAM_TRY(lam_vocab_digest(&v, digest, err));
-    set_digest(out, "tokenizer_digest", digest);
-    json_object_set_new(out, "vocabulary", json_pack("{s:I,s:I,s:s,s:s%}", "tokens", (json_int_t)v.n_tokens, "merges",
-                                                     (json_int_t)v.n_merges, "kind", kinds[v.kind], "pre_tokenizer",
-                                                     v.pre_name ? v.pre_name : "", v.pre_name_len));
+    put_digest(d, "tokenizer_digest", digest);
+    size_t len = v.pre_name && lam_utf8_valid_prefix((const uint8_t *)v.pre_name, v.pre_name_len) == v.pre_name_len ? v.pre_name_len : 0;
+    put(d, d->out, "vocabulary", json_pack("{s:I,s:I,s:s,s:s%}", "tokens", (json_int_t)v.n_tokens, "merges", (json_int_t)v.n_merges,
+                                           "kind", kinds[v.kind], "pre_tokenizer", v.pre_name ? v.pre_name : "", len));
     return LAM_OK;
 }
 
-static lam_code describe_base(const struct lam_slm *s, json_t *out, lam_error *err)
+static lam_code describe_base(struct description *d, const struct lam_slm *s, lam_error *err)
 {
     char digest[LAM_DIGEST_TEXT];
     uint8_t hash[LAM_SHA256_BYTES];
     LAM_TRY(lam_base_digest(s, digest, err));
-    json_object_set_new(out, "base_digest", json_string(digest));
-    LAM_TRY(describe_vocab(s, out, err));
+    put(d, d->out, "base_digest", json_string(digest));
+    LAM_TRY(describe_vocab(d, s, err));
     const json_t *text = json_object_get(s->metadata, "chat_template");
     if (json_is_string(text)) {
         lam_sha256(json_string_value(text), json_string_length(text), hash);
-        set_digest(out, "template_digest", hash);
+        put_digest(d, "template_digest", hash);
     }
-    json_object_set(out, "config", json_object_get(s->metadata, "config"));
-    json_object_set(out, "source", json_object_get(s->metadata, "source"));
+    copy(d, s->metadata, "config");
+    copy(d, s->metadata, "source");
     return LAM_OK;
 }
 
-static lam_code describe_adapter(const struct lam_slm *s, json_t *out, lam_error *err)
+static lam_code describe_adapter(struct description *d, const struct lam_slm *s, lam_error *err)
 {
     char digest[LAM_DIGEST_TEXT];
     LAM_TRY(lam_adapter_digest(s, digest, err));
-    json_object_set_new(out, "adapter_digest", json_string(digest));
+    put(d, d->out, "adapter_digest", json_string(digest));
     static const char *const keys[] = {"name", "method", "bases", "modules", "source"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set(out, keys[i], json_object_get(s->metadata, keys[i]));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy(d, s->metadata, keys[i]);
     return LAM_OK;
 }
 
-static lam_code inspect_slm(const char *path, json_t *out, json_t *tensors, json_t *types, lam_error *err)
+static lam_code inspect_slm(struct description *d, const char *path, lam_error *err)
 {
     struct lam_slm *s;
     LAM_TRY(lam_slm_open(path, &s, err));
-    json_object_set_new(out, "bytes", json_integer((json_int_t)s->file.size));
-    json_object_set_new(out, "pieces", json_integer((json_int_t)s->n_pieces));
-    set_digest(out, "weights_root", s->weights_root);
-    set_digest(out, "file_root", s->file_root);
-    lam_code code = s->kind == LAM_SLM_BASE ? describe_base(s, out, err) : describe_adapter(s, out, err);
+    put_integer(d, "bytes", s->file.size);
+    put_integer(d, "pieces", s->n_pieces);
+    put_digest(d, "weights_root", s->weights_root);
+    put_digest(d, "file_root", s->file_root);
+    lam_code code = s->kind == LAM_SLM_BASE ? describe_base(d, s, err) : describe_adapter(d, s, err);
     for (size_t i = 0; i < s->n_entries; i++) {
         const struct lam_slm_entry *e = &s->entries[i];
         uint64_t dims[4] = {e->dims[0], e->dims[1], e->dims[2], e->dims[3]};
-        add_tensor(tensors, types, s->names + e->name_offset, e->name_len, e->dtype, dims, e->n_dims, e->bytes);
+        add_tensor(d, s->names + e->name_offset, e->name_len, e->dtype, dims, e->n_dims, e->bytes);
     }
     lam_slm_close(s);
     return code;
 }
 
-/* Scalars and strings by value, arrays by their length. */
-static json_t *kv_json(const struct lam_gguf *g, const struct lam_gguf_kv *kv)
+/* Scalars and strings by value, arrays by their length; what JSON cannot hold is null. */
+static json_t *kv_json(const struct lam_gguf_kv *kv)
 {
     if (kv->type == LAM_GGUF_ARRAY) return json_sprintf("[%llu items]", (unsigned long long)kv->count);
     if (kv->type == LAM_GGUF_STRING) {
         const char *text = NULL;
         size_t len = 0;
         const uint8_t *at = kv->value;
-        (void)g;
         lam_gguf_next_string(kv, &at, &text, &len);
-        return json_stringn(text, len);
+        return lam_utf8_valid_prefix((const uint8_t *)text, len) == len ? json_stringn(text, len) : json_null();
     }
     double value = 0.0;
     lam_gguf_item_f64(kv, 0, &value, NULL);
     if (kv->type == LAM_GGUF_BOOL) return json_boolean(value != 0.0);
-    return kv->type == LAM_GGUF_F32 || kv->type == LAM_GGUF_F64 ? json_real(value) : json_integer((json_int_t)value);
+    if (!isfinite(value)) return json_null();
+    bool real = kv->type == LAM_GGUF_F32 || kv->type == LAM_GGUF_F64 || fabs(value) >= 0x1p63;
+    return real ? json_real(value) : json_integer((json_int_t)value);
 }
 
-static lam_code inspect_gguf(const char *path, json_t *out, json_t *tensors, json_t *types, lam_error *err)
+static lam_code inspect_gguf(struct description *d, const char *path, lam_error *err)
 {
     struct lam_gguf *g;
     LAM_TRY(lam_gguf_open(path, &g, err));
     json_t *keys = json_object();
     uint64_t bytes = 0;
     for (size_t i = 0; i < g->n_files; i++) bytes += g->files[i].size;
-    json_object_set_new(out, "bytes", json_integer((json_int_t)bytes));
-    json_object_set_new(out, "version", json_integer(g->version));
-    json_object_set_new(out, "files", json_integer((json_int_t)g->n_files));
-    for (size_t i = 0; i < g->n_kvs; i++) json_object_setn_new(keys, g->kvs[i].key, g->kvs[i].key_len, kv_json(g, &g->kvs[i]));
-    json_object_set_new(out, "keys", keys);
+    put_integer(d, "bytes", bytes);
+    put_integer(d, "version", g->version);
+    put_integer(d, "files", g->n_files);
+    for (size_t i = 0; i < g->n_kvs; i++)
+        d->lacking |= json_object_setn_new(keys, g->kvs[i].key, g->kvs[i].key_len, kv_json(&g->kvs[i])) != 0;
+    put(d, d->out, "keys", keys);
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct lam_gguf_tensor *t = &g->tensors[i];
-        add_tensor(tensors, types, t->name, strlen(t->name), t->dtype, t->dims, t->n_dims, t->bytes);
+        add_tensor(d, t->name, strlen(t->name), t->dtype, t->dims, t->n_dims, t->bytes);
     }
     lam_gguf_close(g);
     return LAM_OK;
 }
 
-static lam_code inspect_kind(const char *path, lam_source_kind kind, json_t *out, json_t *tensors, json_t *types, lam_error *err)
+static lam_code inspect_kind(struct description *d, const char *path, lam_source_kind kind, lam_error *err)
 {
     switch (kind) {
-    case LAM_SOURCE_SLM_BASE: case LAM_SOURCE_SLM_ADAPTER: return inspect_slm(path, out, tensors, types, err);
-    case LAM_SOURCE_GGUF_MODEL: case LAM_SOURCE_GGUF_ADAPTER: return inspect_gguf(path, out, tensors, types, err);
+    case LAM_SOURCE_SLM_BASE: case LAM_SOURCE_SLM_ADAPTER: return inspect_slm(d, path, err);
+    case LAM_SOURCE_GGUF_MODEL: case LAM_SOURCE_GGUF_ADAPTER: return inspect_gguf(d, path, err);
     default: return LAM_OK; /* folders: their kind; what they hold shows on import */
     }
+}
+
+/* Not by json_dumps, which leaves strings out when memory is lacking. NULL then. */
+static char *dump(const json_t *value)
+{
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
+    size_t size = json_dumpb(value, NULL, 0, flags);
+    char *text = size ? lam_alloc(size + 1, 1) : NULL;
+    if (!text || json_dumpb(value, text, size, flags) == size) return text;
+    lam_free(text);
+    return NULL;
 }
 
 lam_code lam_inspect(const char *path, bool with_tensors, char **json, lam_error *err)
@@ -157,21 +190,16 @@ lam_code lam_inspect(const char *path, bool with_tensors, char **json, lam_error
     lam_source_kind kind;
     *json = NULL;
     LAM_TRY(lam_source_detect(path, &kind, err));
-    json_t *out = json_pack("{s:s,s:s}", "path", path, "kind", names[kind]);
-    json_t *tensors = with_tensors ? json_array() : NULL, *types = json_object();
-    if (!out) {
-        json_decref(tensors);
-        json_decref(types);
-        return LAM_RAISE(err, LAM_E_UTF8, "the path is not UTF-8");
-    }
-    lam_code code = inspect_kind(path, kind, out, tensors, types, err);
-    json_object_set_new(out, "tensor_types", types);
-    if (tensors) json_object_set_new(out, "tensors", tensors);
-    if (code == LAM_OK) {
-        *json = json_dumps(out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        if (!*json) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
-    }
-    json_decref(out);
+    if (lam_utf8_valid_prefix((const uint8_t *)path, strlen(path)) != strlen(path)) return LAM_RAISE(err, LAM_E_UTF8, "the path is not UTF-8");
+    struct description d = {.out = json_pack("{s:s,s:s}", "path", path, "kind", names[kind]), .types = json_object(),
+                            .tensors = with_tensors ? json_array() : NULL};
+    d.lacking = with_tensors && !d.tensors;
+    lam_code code = inspect_kind(&d, path, kind, err);
+    put(&d, d.out, "tensor_types", d.types);
+    if (d.tensors) put(&d, d.out, "tensors", d.tensors);
+    if (code == LAM_OK && !d.lacking) *json = dump(d.out);
+    if (code == LAM_OK && !*json) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    json_decref(d.out);
     return code;
 }
 

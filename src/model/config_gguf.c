@@ -137,6 +137,7 @@ lam_code lam_config_from_gguf(const struct lam_gguf *g, struct lam_config *out, 
     LAM_TRY(lam_config_check(&c, err));
     if (c.arch->from_gguf) LAM_TRY(c.arch->from_gguf(g, &c, err));
     else LAM_TRY(refuse_window(g, c.arch->name, err));
+    LAM_TRY(lam_config_check(&c, err)); /* what the architecture added */
     *out = c;
     return LAM_OK;
 }

@@ -174,6 +174,7 @@ lam_code lam_config_from_hf(const json_t *config, struct lam_config *out, lam_er
     c.rope_local = c.rope;
     LAM_TRY(lam_config_check(&c, err));
     if (c.arch->from_hf) LAM_TRY(c.arch->from_hf(config, &c, err));
+    LAM_TRY(lam_config_check(&c, err)); /* what the architecture added */
     *out = c;
     return LAM_OK;
 }

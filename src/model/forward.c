@@ -57,7 +57,9 @@ void lam_forward_free(struct lam_forward *f)
 
 static float *rows_of(const struct lam_forward *f, size_t stride, bool *ok)
 {
-    float *block = lam_alloc_aligned(f->max_rows * stride * sizeof *block);
+    size_t floats, bytes;
+    float *block = NULL;
+    if (lam_mul_size(f->max_rows, stride, &floats) && lam_mul_size(floats, sizeof *block, &bytes)) block = lam_alloc_aligned(bytes);
     *ok &= block != NULL;
     return block;
 }
@@ -362,12 +364,15 @@ static lam_code reserve(struct lam_forward *f, size_t *n_wanted, lam_error *err)
         f->max_pages = pages;
         f->scores_floats = scores;
     }
-    if (*n_wanted * f->logits_stride > f->logits_floats) {
+    size_t floats, bytes;
+    if (!lam_mul_size(*n_wanted, f->logits_stride, &floats) || !lam_mul_size(floats, sizeof *f->logits, &bytes))
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", *n_wanted);
+    if (floats > f->logits_floats) {
         lam_free_aligned(f->logits);
         f->logits_floats = 0;
-        f->logits = lam_alloc_aligned(*n_wanted * f->logits_stride * sizeof *f->logits);
+        f->logits = lam_alloc_aligned(bytes);
         if (!f->logits) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", *n_wanted);
-        f->logits_floats = *n_wanted * f->logits_stride;
+        f->logits_floats = floats;
     }
     return LAM_OK;
 }

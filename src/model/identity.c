@@ -3,13 +3,23 @@
 
 #include <string.h>
 
+static json_t *dims_json(const struct lam_slm_entry *e)
+{
+    json_t *dims = json_array();
+    for (unsigned d = 0; dims && d < e->n_dims; d++)
+        if (json_array_append_new(dims, json_integer(e->dims[d])) != 0) {
+            json_decref(dims);
+            return NULL;
+        }
+    return dims;
+}
+
 static json_t *directory_json(const struct lam_slm *s)
 {
     json_t *directory = json_array();
     for (size_t i = 0; directory && i < s->n_entries; i++) {
         const struct lam_slm_entry *e = &s->entries[i];
-        json_t *dims = json_array();
-        for (unsigned d = 0; d < e->n_dims; d++) json_array_append_new(dims, json_integer(e->dims[d]));
+        json_t *dims = dims_json(e);
         json_t *entry = json_pack("{s:s%,s:i,s:o,s:i,s:i,s:I}", "name", s->names + e->name_offset, (size_t)e->name_len, "dtype",
                                   e->dtype, "dims", dims, "layout", e->layout, "layer", e->layer, "role", (json_int_t)e->role);
         if (json_array_append_new(directory, entry) != 0) {
@@ -26,8 +36,10 @@ static json_t *target_map_json(const struct lam_arch *arch)
     json_t *map = json_object();
     for (size_t i = 0; map && i < arch->n_tensors; i++) {
         const struct lam_tensor_spec *spec = &arch->tensors[i];
-        if (lam_role_is_matrix(spec->role) && spec->hf)
-            json_object_set_new(map, spec->hf, json_integer(spec->role));
+        if (lam_role_is_matrix(spec->role) && spec->hf && json_object_set_new(map, spec->hf, json_integer(spec->role)) != 0) {
+            json_decref(map);
+            return NULL;
+        }
     }
     return map;
 }

@@ -167,6 +167,16 @@ static void bind_tied_output(struct binder *b)
     b->next_name += strlen("output") + 1;
 }
 
+#define MAX_FREQUENCY 0x1p20f /* radians a position: with 2^27 positions still a float64 with its fraction */
+
+static lam_code check_frequencies(const float *inv_freq, uint32_t n, lam_error *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!(inv_freq[i] >= 0.0f && inv_freq[i] <= MAX_FREQUENCY))
+            return LAM_RAISE(err, LAM_E_FORMAT, "rotary frequency %u is %g", i, (double)inv_freq[i]);
+    return LAM_OK;
+}
+
 static lam_code bind_all(struct lam_model *m, lam_error *err)
 {
     const struct lam_config *c = &m->config;
@@ -184,6 +194,8 @@ static lam_code bind_all(struct lam_model *m, lam_error *err)
             return LAM_RAISE(err, LAM_E_NON_FINITE, "rope_freqs.weight: divisor %u is %g", i, (double)factors[i]);
     lam_rope_frequencies(&c->rope, c->head_dim, factors, m->inv_freq);
     lam_rope_frequencies(&c->rope_local, c->head_dim, NULL, m->inv_freq_local);
+    LAM_TRY(check_frequencies(m->inv_freq, c->head_dim / 2, err));
+    LAM_TRY(check_frequencies(m->inv_freq_local, c->head_dim / 2, err));
     link_targets(m);
     return LAM_OK;
 }
@@ -195,6 +207,8 @@ static lam_code open_from(struct lam_model *m, lam_error *err)
     if (m->file->kind != LAM_SLM_BASE)
         return LAM_RAISE(err, LAM_E_FORMAT, "%s is an adapter, not a base", m->file->file.path);
     LAM_TRY(lam_config_from_json(json_object_get(m->file->metadata, "config"), &m->config, err));
+    if (m->config.tied != ((m->file->flags & LAM_SLM_TIED) != 0))
+        return LAM_RAISE(err, LAM_E_FORMAT, "%s: header and configuration disagree on whether the head is tied", m->file->file.path);
     size_t n_vector_floats = 0, n_matrices = 0;
     LAM_TRY(check_entries(m, &n_vector_floats, &n_matrices, err));
     const struct lam_config *c = &m->config;

@@ -77,9 +77,10 @@ static lam_code open_text(struct lam_base *b, lam_error *err)
     lam_sha256(json_string_value(text), json_string_length(text), digest);
     lam_digest_text(digest, b->template_digest);
     /* A template that we cannot run does not stop the base: lam_chat_format says so when it is asked. */
-    if (lam_template_compile(json_string_value(text), json_string_length(text), &b->chat_template, NULL) != LAM_OK)
-        b->chat_template = NULL;
-    return LAM_OK;
+    lam_error why;
+    if (lam_template_compile(json_string_value(text), json_string_length(text), &b->chat_template, &why) == LAM_OK) return LAM_OK;
+    b->chat_template = NULL;
+    return why.code == LAM_E_NO_MEMORY ? LAM_RAISE(err, LAM_E_NO_MEMORY, "%s", why.message) : LAM_OK;
 }
 
 static lam_code open_name(struct lam_base *b, const char *path, lam_error *err)

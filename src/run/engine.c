@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_MAX_ROWS 64
+#define MOST_ROWS 65536
 
 const char *lam_version(void) { return LAM_VERSION; }
 void lam_memory_free(void *block) { lam_free(block); }
@@ -27,6 +28,8 @@ lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam
     const lam_engine_options defaults = {0};
     if (!options) options = &defaults;
     *out = NULL;
+    if (options->max_rows > MOST_ROWS)
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%zu rows in a forward pass: 1 to %d are possible", options->max_rows, MOST_ROWS);
     struct lam_engine *e = lam_alloc(1, sizeof *e);
     if (!e) return LAM_RAISE(err, LAM_E_NO_MEMORY, "an engine");
     e->holders = 1;

@@ -22,7 +22,9 @@ struct generation {
     struct lam_str text;
     lam_text_fn on_text;
     void *context;
-    bool stopped; /* by on_text */
+    size_t n;        /* tokens appended; on_text may have changed the session's length */
+    uint32_t last;
+    bool stopped;    /* by on_text */
 };
 
 /* One token sampled and appended. *more is false when the generation has ended. */
@@ -34,6 +36,8 @@ static lam_code generate_one(struct generation *g, const lam_sampling *sampling,
     LAM_TRY(lam_session_sample(g->session, sampling, &token, err));
     if (lam_token_is_end(base, token)) return LAM_OK;
     LAM_TRY(lam_session_feed(g->session, &token, 1, NULL, NULL, err));
+    g->n++;
+    g->last = token;
     lam_str_clear(&g->text);
     if (token < base->vocab.n_tokens) LAM_TRY(lam_detok_push(&g->detok, token, &g->text, err));
     g->stopped = g->on_text && !g->on_text(g->context, g->text.data ? g->text.data : "", token);
@@ -46,7 +50,7 @@ static lam_code finish(struct generation *g, lam_error *err)
 {
     lam_str_clear(&g->text);
     LAM_TRY(lam_detok_flush(&g->detok, &g->text, err));
-    if (g->on_text && g->text.len) g->on_text(g->context, g->text.data, g->session->tokens[g->session->length - 1]);
+    if (g->on_text && g->text.len) g->on_text(g->context, g->text.data, g->last);
     return LAM_OK;
 }
 
@@ -55,13 +59,12 @@ lam_code lam_generate(lam_session *s, const lam_sampling *sampling, size_t max_t
 {
     struct generation g = {.session = s, .on_text = on_text, .context = context};
     lam_detok_init(&g.detok, &s->composition->base->vocab, 0);
-    size_t start = s->length;
     bool more = true;
     lam_code code = LAM_OK;
-    while (code == LAM_OK && more && s->length - start < max_tokens && s->length < s->context)
+    while (code == LAM_OK && more && g.n < max_tokens && s->length < s->context)
         code = generate_one(&g, sampling, &more, err);
     if (code == LAM_OK && !g.stopped) code = finish(&g, err);
     lam_str_release(&g.text);
-    if (n_tokens) *n_tokens = s->length - start;
+    if (n_tokens) *n_tokens = g.n;
     return code;
 }

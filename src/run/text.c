@@ -1,6 +1,7 @@
 /* The text functions of the public API. */
 #include "base/alloc.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "run/objects.h"
 #include "text/detok.h"
 
@@ -35,21 +36,33 @@ lam_code lam_detokenize_text(const lam_base *base, const uint32_t *tokens, size_
     return code;
 }
 
-/* The text of a special token for the template's bos_token and eos_token; "" if there is none. */
+/* The text of a special token for the template's bos_token and eos_token; "" if there is none that is text. */
 static json_t *token_text(const struct lam_vocab *v, uint32_t id)
 {
     size_t len = 0;
     const uint8_t *bytes = id < v->n_tokens ? lam_vocab_token(v, id, &len) : NULL;
+    if (lam_utf8_valid_prefix(bytes, len) != len) len = 0;
     return json_stringn(bytes ? (const char *)bytes : "", len);
 }
 
+static bool is_text(const char *text) { return text && lam_utf8_valid_prefix((const uint8_t *)text, strlen(text)) == strlen(text); }
+
+static lam_code check_messages(const lam_message *messages, size_t n, lam_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_text(messages[i].role) || !is_text(messages[i].content))
+            return LAM_RAISE(err, LAM_E_UTF8, "message %zu is not UTF-8", i);
+    return LAM_OK;
+}
+
+/* NULL when memory is lacking. */
 static json_t *template_variables(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++)
         if (json_array_append_new(list, json_pack("{s:s,s:s}", "role", messages[i].role, "content", messages[i].content)) != 0) {
             json_decref(list);
-            return NULL; /* a text that is not UTF-8, or no memory */
+            return NULL;
         }
     return json_pack("{s:o,s:b,s:o,s:o,s:I}", "messages", list, "add_generation_prompt", add_generation_prompt, "bos_token",
                      token_text(&base->vocab, base->vocab.ids.bos), "eos_token", token_text(&base->vocab, base->vocab.ids.eos),
@@ -70,8 +83,9 @@ lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size
         lam_template_free(t);
         return code;
     }
+    LAM_TRY(check_messages(messages, n, err));
     json_t *variables = template_variables(base, messages, n, add_generation_prompt);
-    if (!variables) return LAM_RAISE(err, LAM_E_UTF8, "a message is not UTF-8");
+    if (!variables) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu messages", n);
     struct lam_str s = {0};
     lam_code code = lam_template_render(base->chat_template, variables, &s, err);
     json_decref(variables);

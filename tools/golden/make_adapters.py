@@ -149,9 +149,8 @@ def write_adapter(base: str, name: str, config, keep_embeddings=False) -> None:
     path.write_text(json.dumps(saved, indent=2) + "\n")
 
 
-def with_adapters(model, base: str, adapters):
-    """The PEFT model with every adapter active and its scaling multiplied by the weight."""
-    folder = GOLDEN / "adapters" / base
+def with_adapters(model, folder: Path, adapters):
+    """The PEFT model with every adapter (its name in `folder`, its weight) active and its scaling multiplied by the weight."""
     names = [f"a{i}" for i in range(len(adapters))]
     peft = PeftModel.from_pretrained(model, str(folder / adapters[0][0]), adapter_name=names[0])
     for label, (adapter, _) in list(zip(names, adapters))[1:]:
@@ -212,7 +211,7 @@ def main() -> None:
         state = tm.state_for(base)
         if plain["form"] == "gguf":
             state = twin.read_state(GOLDEN / plain["path"], config, list(state))
-        logits = tm.logits(with_adapters(tm.build(config, state), base, adapters), plain["tokens"])[-ROWS:]
+        logits = tm.logits(with_adapters(tm.build(config, state), GOLDEN / "adapters" / base, adapters), plain["tokens"])[-ROWS:]
         label = "+".join(a if w == 1 else f"{a}={w:g}" for a, w in adapters)
         saved = save_logits(f"adapters/{base}/{twin_name or 'hf'}+{label}.f32", logits)
         put(index, "cases", {

@@ -1,0 +1,137 @@
+/* lamina import: models and adapters to .slm. */
+#include "commands.h"
+#include "describe.h"
+#include "output.h"
+#include "progress.h"
+#include "report.h"
+
+#include "lamina/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct import {
+    struct options *o;
+    const char *source, *output;
+    char own_output[512]; /* if none was given */
+    bool adapter;
+    lam_adapter_report report;
+    double seconds;
+};
+
+/* The source's last name with .slm for what stands behind its last dot. */
+static bool name_output(struct import *i)
+{
+    size_t len = strlen(i->source);
+    while (len > 1 && i->source[len - 1] == '/') len--;
+    size_t begin = len;
+    while (begin && i->source[begin - 1] != '/') begin--;
+    const char *name = i->source + begin, *dot = NULL;
+    size_t n = len - begin;
+    for (size_t k = 1; k < n; k++)
+        if (name[k] == '.') dot = name + k;
+    if (dot && (strncmp(dot, ".gguf", n - (size_t)(dot - name)) == 0)) n = (size_t)(dot - name);
+    if (n == 0 || name[0] == '.' || n + 5 > sizeof i->own_output) return false;
+    snprintf(i->own_output, sizeof i->own_output, "%.*s.slm", (int)n, name);
+    i->output = i->own_output;
+    return true;
+}
+
+static lam_code choose_output(struct import *i, lam_error *err)
+{
+    i->output = i->o->output;
+    if (!i->output) {
+        if (!name_output(i)) return fail(err, LAM_E_ARGUMENT, "%s gives no name for the output: give -o FILE", i->source);
+        if (file_bytes(i->output) > 0) return fail(err, LAM_E_CONFLICT, "%s is there already: -o %s replaces it", i->output, i->output);
+    }
+    lam_code code = check_not_source(i->output, i->source, err);
+    if (code == LAM_OK && i->o->model) code = check_not_source(i->output, i->o->model, err);
+    return code == LAM_OK ? check_replaceable(i->output, err) : code;
+}
+
+static lam_code import_adapter(struct import *i, const lam_import_options *options, lam_error *err)
+{
+    struct lam_cached base;
+    struct lam_cache_options cache = {.progress = options->progress, .progress_context = options->progress_context};
+    lam_code code = lam_cache_open_base(i->o->model, &cache, &base, err);
+    if (code != LAM_OK) return about(err, i->o->model);
+    code = check_not_source(i->output, base.path, err);
+    if (code == LAM_OK) code = lam_import_adapter(i->source, base.path, i->output, options, &i->report, err);
+    lam_cache_release(&base);
+    return code == LAM_OK ? LAM_OK : about(err, i->source);
+}
+
+static lam_code import(struct import *i, lam_error *err)
+{
+    struct progress progress;
+    lam_import_options options = {.progress = progress_step, .progress_context = &progress};
+    double start = now_seconds();
+    progress_begin(&progress, i->o, false);
+    lam_code code = i->adapter ? import_adapter(i, &options, err) : lam_import_base(i->source, i->output, &options, err);
+    progress_end(&progress);
+    i->seconds = now_seconds() - start;
+    return code == LAM_OK ? LAM_OK : about(err, i->source);
+}
+
+/* What was written, as lam_inspect sees it, with what the import knows beside. */
+static int print_as_json(const struct import *i, json_t *found)
+{
+    static const char *const kept[] = {"bytes", "base_digest", "adapter_digest", "tokenizer_digest", "weights_root", "file_root", "tensor_types"};
+    json_t *out = json_pack("{s:s,s:s,s:s,s:f}", "kind", i->adapter ? "adapter" : "base", "source", i->source, "output", i->output, "seconds",
+                            i->seconds);
+    for (size_t k = 0; out && k < sizeof kept / sizeof *kept; k++) json_object_set(out, kept[k], json_object_get(found, kept[k]));
+    if (out && i->adapter) {
+        json_object_set_new(out, "applied", json_integer((json_int_t)i->report.n_applied));
+        json_object_set_new(out, "total", json_integer((json_int_t)i->report.n_tensors));
+        json_object_set_new(out, "modules", json_integer((json_int_t)i->report.n_modules));
+        json_object_set_new(out, "no_effect", json_integer((json_int_t)i->report.n_no_effect));
+        json_object_set_new(out, "warnings", json_string(i->report.warnings));
+    }
+    return print_json(i->o, out);
+}
+
+static void print_for_people(const struct import *i, const json_t *found)
+{
+    char types[512];
+    describe_types(found, types, sizeof types);
+    printf("%s: %s from %s, %.2f MB, in %.2f s\n", i->output, i->adapter ? "an adapter" : "a base", i->source,
+           (double)json_integer_value(json_object_get(found, "bytes")) / 1e6, i->seconds);
+    printf("weights    %s\n", types);
+    if (i->adapter)
+        printf("applied    %zu of %zu tensors, to %zu modules%s\n", i->report.n_applied, i->report.n_tensors, i->report.n_modules,
+               i->report.n_no_effect ? "" : ", all with effect");
+    if (i->report.n_no_effect) printf("no effect  %zu modules: their B is all zero\n", i->report.n_no_effect);
+    printf("digest     %s\n", json_string_value(json_object_get(found, i->adapter ? "adapter_digest" : "base_digest")));
+    printf("file_root  %s\n", json_string_value(json_object_get(found, "file_root")));
+}
+
+static int tell(const struct import *i)
+{
+    lam_error err;
+    char *text;
+    int status = 0;
+    if (i->report.warnings[0]) note(i->o, "%s: %s", i->source, i->report.warnings);
+    if (lam_inspect(i->output, false, &text, &err) != LAM_OK) return report(i->o, &err);
+    json_t *found = json_loads(text, 0, NULL);
+    if (i->o->json) status = print_as_json(i, found);
+    else if (!i->o->quiet) print_for_people(i, found);
+    json_decref(found);
+    lam_memory_free(text);
+    return status;
+}
+
+int cmd_import(struct options *o)
+{
+    lam_error err;
+    lam_source_kind kind;
+    if (o->n_rest != 1) return usage(o, "import takes one SOURCE");
+    struct import i = {.o = o, .source = o->rest[0]};
+    if (lam_source_detect(i.source, &kind, &err) != LAM_OK) return report(o, &err);
+    if (kind == LAM_SOURCE_SLM_BASE || kind == LAM_SOURCE_SLM_ADAPTER) return usage(o, "%s is a .slm already", i.source);
+    i.adapter = kind == LAM_SOURCE_GGUF_ADAPTER || kind == LAM_SOURCE_PEFT_ADAPTER;
+    if (i.adapter && !o->model) return usage(o, "%s is an adapter, which is bound to its base: give -m BASE", i.source);
+    if (!i.adapter && o->model) return usage(o, "%s is a base; -m is for adapters", i.source);
+    lam_code code = choose_output(&i, &err);
+    if (code == LAM_OK) code = import(&i, &err);
+    return code == LAM_OK ? tell(&i) : report(o, &err);
+}

@@ -1,0 +1,96 @@
+/* The list of commands and their help. */
+#include "commands.h"
+
+#include "suggest.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const run_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "system", "raw", "echo", "tokens", "temp", "top-k",
+    "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const import_options[] = {"model", "output", "json", "quiet", "help", NULL};
+static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
+static const char *const plain_options[] = {"json", "quiet", "help", NULL};
+static const char *const cache_options[] = {"json", "help", NULL};
+static const char *const export_options[] = {"model", "output", "json", "quiet", "help", NULL};
+static const char *const logits_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads",
+    "verify", "json", "quiet", "help", NULL};
+static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
+static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
+static const char *const perplexity_options[] = {"model", "adapter", "waive", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const bench_options[] = {"model", "adapter", "waive", "prefill", "tokens", "threads", "verify", "json", "quiet", "help", NULL};
+
+static const char adapter_notes[] =
+    "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n";
+
+static const struct command commands[] = {
+    {"run", cmd_run, "[MODEL]", "write text, or chat on a terminal", run_options, adapter_notes,
+     "  lamina run model.gguf -p \"Why is the sky blue?\"\n"
+     "  lamina run model.slm -a poet.slm=0.7 --raw --echo -p \"Once upon a time\" -n 100 --seed 1\n"
+     "  lamina run model.gguf                    a chat; /help lists its commands\n"
+     "  echo \"Name three rivers.\" | lamina run model.gguf --json\n"},
+    {"import", cmd_import, "SOURCE", "GGUF, Hugging Face folder, PEFT folder or LoRA GGUF to .slm", import_options,
+     "Without -o the file is called as SOURCE is, with .slm, in this folder; then nothing is replaced.\n"
+     "An adapter is bound to the base of -m (.slm, or what can be imported).\n",
+     "  lamina import model.gguf -o model.slm\n  lamina import ./my-lora -m model.slm -o my-lora.slm\n"},
+    {"inspect", cmd_inspect, "FILE", "what a file or folder holds", inspect_options, NULL,
+     "  lamina inspect model.slm\n  lamina inspect model.gguf --tensors\n  lamina inspect my-lora.slm --json\n"},
+    {"verify", cmd_verify, "FILE", "hash every byte of a .slm against its tree", plain_options, NULL,
+     "  lamina verify model.slm\n  lamina verify model.slm --json\n"},
+    {"export", cmd_export, "[MODEL]", "a base back to GGUF", export_options,
+     "Tensors that came from GGUF have the same bytes as there.\n", "  lamina export model.slm -o model.gguf\n"},
+    {"logits", cmd_logits, "[MODEL]", "a digest of the logits at every position, or the logits (-o)", logits_options,
+     "-o writes float32, little endian, a row of the vocabulary's size for every position.\n",
+     "  lamina logits model.slm -p \"Hello\"\n  lamina logits model.slm --token-ids 1,2,3 -o logits.f32\n"},
+    {"tokenize", cmd_tokenize, "[MODEL] [TEXT]", "text to token ids", tokenize_options,
+     "Control tokens in the text are found, and BOS stands first where the model wants it; --raw does neither.\n",
+     "  lamina tokenize model.slm \"Hello\"\n  lamina tokenize model.slm --json < letter.txt\n"},
+    {"detokenize", cmd_detokenize, "[MODEL] [LIST]", "token ids to text", detokenize_options,
+     "Control tokens are written, too; --raw leaves them out.\n",
+     "  lamina detokenize model.slm 15496,11\n  lamina tokenize model.slm \"Hello\" | lamina detokenize model.slm\n"},
+    {"perplexity", cmd_perplexity, "[MODEL] FILE", "perplexity of a text, windows as llama.cpp's", perplexity_options,
+     "The text is cut into windows of -c tokens; the second half of each is scored.\n",
+     "  lamina perplexity model.gguf wikitext.txt -c 512\n  lamina perplexity model.slm -a poet.slm poems.txt --json\n"},
+    {"bench", cmd_bench, "[MODEL]", "prefill, decode, switch and load times", bench_options, NULL,
+     "  lamina bench model.gguf\n  lamina bench model.gguf -a poet.slm --prefill 512 -n 64 -t 4 --json\n"},
+    {"cache", cmd_cache, "list | clear [ENTRY]", "models imported for direct use", cache_options,
+     "ENTRY is a source's path or the beginning of a key, of 8 digits at least; without it all are meant.\nWhat is in use stays.\n",
+     "  lamina cache list\n  lamina cache clear model.gguf\n  lamina cache clear\n"},
+};
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+const struct command *command_find(const char *name, const struct command **near)
+{
+    const char *best = NULL;
+    *near = NULL;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) return &commands[i];
+        const char *nearer = nearer_word(name, best, commands[i].name);
+        if (nearer != best) *near = &commands[i];
+        best = nearer;
+    }
+    return NULL;
+}
+
+void commands_print_overview(void)
+{
+    printf("lamina %s: quantised models with adapters laid over them, exactly and reversibly\n\nUsage: lamina COMMAND [OPTIONS]\n\n", lam_version());
+    for (size_t i = 0; i < N_COMMANDS; i++) printf("  %-11s %-21s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
+    printf("\nlamina help COMMAND, or lamina COMMAND --help, tells its options and gives examples; lamina --version.\n\n"
+           "Environment:\n"
+           "  LAMINA_MODEL      the model if none is given\n"
+           "  LAMINA_CACHE      folder of imported models (default: $XDG_CACHE_HOME/lamina, else ~/.cache/lamina)\n"
+           "  LAMINA_CACHE_MAX  its size in bytes, or with k, M, G, T (default 20G)\n"
+           "  LAMINA_ISA        instruction set: scalar, avx2, avx512 (default: the fastest here; results are the same)\n"
+           "  NO_COLOR          no colours\n\n"
+           "Exit status: 0 done, 1 an error, 2 wrong use, 130 after Ctrl-C.\n");
+}
+
+void command_print_help(const struct command *c)
+{
+    printf("Usage: lamina %s %s [OPTIONS]\n\n%c%s.\n%s", c->name, c->arguments, toupper((unsigned char)c->summary[0]), c->summary + 1,
+           c->notes ? c->notes : "");
+    options_print_help(c->options);
+    printf("\nExamples:\n%s", c->examples);
+}

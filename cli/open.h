@@ -1,0 +1,39 @@
+/* Opening what the options name: base, adapters, their composition. */
+#ifndef LAM_CLI_OPEN_H
+#define LAM_CLI_OPEN_H
+
+#include "options.h"
+
+/* A loaded adapter, under a name that no other one here has. */
+struct named_adapter {
+    lam_adapter *adapter;
+    char *name;       /* owned */
+    double weight;
+};
+
+/* A base with the adapters of the command line, and their composition. */
+struct opened {
+    lam_engine *engine;
+    lam_base *base;
+    lam_base_info info;
+    char *base_path;                 /* the .slm */
+    struct lam_cached *cached_base;  /* keeps the cache from removing it */
+    struct named_adapter adapters[MAX_ADAPTERS];
+    size_t n_adapters;
+    lam_composition *composition;
+    double load_seconds;
+};
+
+/* The model of the options, imported into the cache if it is no .slm. What was opened is released by close_all in any case. */
+lam_code open_base(const struct options *o, struct opened *out, lam_error *err);
+/* open_base, the adapters and the composition. */
+lam_code open_all(const struct options *o, struct opened *out, lam_error *err);
+/* One more adapter for a base that is open; not yet in the composition. */
+lam_code open_adapter(const struct options *o, struct opened *all, const struct adapter_option *a, lam_error *err);
+/* Unloads the last adapter. */
+void drop_adapter(struct opened *all);
+/* A composition of the adapters; those of weight 0 are left out with skip_zero. */
+lam_code compose(const struct opened *all, bool skip_zero, lam_composition **out, lam_error *err);
+void close_all(struct opened *all);
+
+#endif

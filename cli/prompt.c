@@ -1,0 +1,142 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "prompt.h"
+
+#include "progress.h"
+#include "report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLICE 64 /* tokens fed between two looks at progress and signals */
+
+static lam_code read_stream(FILE *f, const char *name, struct text *out, lam_error *err)
+{
+    size_t room = 1 << 16, n = 0;
+    char *block = malloc(room);
+    while (block) {
+        n += fread(block + n, 1, room - n - 1, f);
+        if (n + 1 < room) break;
+        char *bigger = realloc(block, room *= 2);
+        if (!bigger) free(block);
+        block = bigger;
+    }
+    if (!block) return fail_memory(err);
+    if (ferror(f)) {
+        free(block);
+        return fail(err, LAM_E_IO, "%s: %s", name, errno ? strerror(errno) : "cannot be read");
+    }
+    block[n] = 0;
+    *out = (struct text){block, n};
+    return LAM_OK;
+}
+
+lam_code read_whole(const char *path, struct text *out, lam_error *err)
+{
+    errno = 0;
+    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", out, err);
+    FILE *f = fopen(path, "rb");
+    if (!f) return fail(err, errno == ENOENT ? LAM_E_NOT_FOUND : LAM_E_IO, "%s: %s", path, strerror(errno));
+    lam_code code = read_stream(f, path, out, err);
+    fclose(f);
+    return code;
+}
+
+lam_code given_or_input(const char *given, struct text *out, lam_error *err)
+{
+    if (!given) return read_whole("-", out, err);
+    out->len = strlen(given);
+    out->bytes = malloc(out->len + 1);
+    if (!out->bytes) return fail_memory(err);
+    memcpy(out->bytes, given, out->len + 1);
+    return LAM_OK;
+}
+
+/* *c is moved behind one id and what separates it from the next. */
+static bool parse_id(const char **c, uint32_t *id)
+{
+    char *end;
+    if (**c < '0' || **c > '9') return false;
+    errno = 0;
+    unsigned long long value = strtoull(*c, &end, 10);
+    if (errno || value > UINT32_MAX || !strchr(", \n\t\r", *end)) return false;
+    *id = (uint32_t)value;
+    *c = end + strspn(end, ", \n\t\r");
+    return true;
+}
+
+lam_code parse_token_ids(const char *list, struct tokens *out, lam_error *err)
+{
+    *out = (struct tokens){.ids = malloc((strlen(list) / 2 + 1) * sizeof *out->ids)};
+    if (!out->ids) return fail_memory(err);
+    for (const char *c = list + strspn(list, " \n\t\r"); *c;)
+        if (!parse_id(&c, &out->ids[out->n++])) return fail(err, LAM_E_ARGUMENT, "\"%.40s\" is not a list of token ids such as 1,2,3", c);
+    return LAM_OK;
+}
+
+bool uses_template(const struct options *o, const struct opened *all) { return all->info.has_chat_template && !o->raw; }
+
+bool check_prompt_options(const struct options *o)
+{
+    if (o->prompt && o->token_ids) return usage(o, "--prompt and --token-ids exclude each other"), false;
+    if (o->system && o->raw) return usage(o, "--system and --raw exclude each other: a system message needs the chat template"), false;
+    if (o->system && o->token_ids) return usage(o, "--system and --token-ids exclude each other"), false;
+    return true;
+}
+
+static lam_code chat_tokens(const struct options *o, const struct opened *all, const struct text *text, struct tokens *out, lam_error *err)
+{
+    lam_message messages[2];
+    size_t count = 0;
+    char *formatted;
+    if (strlen(text->bytes) != text->len)
+        return fail(err, LAM_E_ARGUMENT, "the prompt holds a zero byte (byte %zu of %zu); --raw takes it", strlen(text->bytes), text->len);
+    if (o->system) messages[count++] = (lam_message){"system", o->system};
+    messages[count++] = (lam_message){"user", text->bytes};
+    lam_code code = lam_chat_format(all->base, messages, count, true, &formatted, err);
+    if (code != LAM_OK) return code;
+    code = lam_tokenize(all->base, formatted, strlen(formatted), LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL, &out->ids, &out->n, err);
+    lam_memory_free(formatted);
+    return code;
+}
+
+lam_code check_system(const struct options *o, const struct opened *all, lam_error *err)
+{
+    if (!o->system || all->info.has_chat_template) return LAM_OK;
+    return fail(err, LAM_E_TEMPLATE, "%s has no chat template, so there is no place for --system", all->info.name);
+}
+
+lam_code read_prompt(const struct options *o, const struct opened *all, struct text *text, struct tokens *out, lam_error *err)
+{
+    bool input = !o->prompt && !o->token_ids;
+    lam_code code = check_system(o, all, err);
+    if (code == LAM_OK) code = given_or_input(o->token_ids ? "" : o->prompt, text, err);
+    if (code != LAM_OK) return code;
+    if (input && text->len && text->bytes[text->len - 1] == '\n') text->bytes[--text->len] = 0;
+    if (input && text->len == 0) return fail(err, LAM_E_ARGUMENT, "the prompt is empty: standard input held no text");
+    if (o->token_ids) code = parse_token_ids(o->token_ids, out, err);
+    else if (uses_template(o, all)) code = chat_tokens(o, all, text, out, err);
+    else code = lam_tokenize(all->base, text->bytes, text->len, LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
+    if (code == LAM_OK && out->n == 0) return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
+    return code;
+}
+
+lam_code feed_prompt(const struct options *o, lam_session *session, const uint32_t *tokens, size_t n, lam_error *err)
+{
+    struct progress progress;
+    size_t used = lam_session_length(session), context = lam_session_context(session);
+    lam_code code = LAM_OK;
+    if (n > context - used)
+        return fail(err, LAM_E_CONTEXT, "the prompt has %zu tokens, the context room for %zu (-c sets it)", used + n, context);
+    progress_begin(&progress, o, true);
+    for (size_t done = 0; code == LAM_OK && done < n;) {
+        size_t now = n - done < SLICE ? n - done : SLICE;
+        code = lam_session_feed(session, tokens + done, now, NULL, NULL, err);
+        done += now;
+        if (code == LAM_OK && !progress_step(&progress, "prompt", done, n) && done < n)
+            code = fail(err, LAM_E_CANCELLED, "stopped after %zu of %zu tokens of the prompt", done, n);
+    }
+    progress_end(&progress);
+    return code;
+}

@@ -1,0 +1,126 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "report.h"
+
+#include "process.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int output_errno; /* of the first failed write to standard output */
+
+double now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+bool colours(FILE *file)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(file)) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+lam_code fail(lam_error *err, lam_code code, const char *format, ...)
+{
+    va_list args;
+    *err = (lam_error){.code = code, .file = __FILE__, .line = __LINE__};
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return code;
+}
+
+lam_code fail_memory(lam_error *err) { return fail(err, LAM_E_NO_MEMORY, "out of memory"); }
+
+lam_code about(lam_error *err, const char *path)
+{
+    if (strstr(err->message, path)) return err->code;
+    lam_error whole = *err;
+    snprintf(whole.message, sizeof whole.message, "%.250s: %.259s", path, err->message);
+    *err = whole;
+    return err->code;
+}
+
+static void print_error(const struct options *o, const lam_error *err)
+{
+    if (o->json) {
+        json_t *message = json_string(err->message); /* NULL if it is not UTF-8 */
+        print_json(o, json_pack("{s:{s:i,s:s,s:o}}", "error", "code", err->code, "name", lam_code_name(err->code), "message",
+                                message ? message : json_string("(the message is not UTF-8)")));
+        return;
+    }
+    bool colour = colours(stderr);
+    fflush(stdout);
+    fprintf(stderr, "%slamina:%s %s", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", err->message);
+}
+
+int report(const struct options *o, const lam_error *err)
+{
+    print_error(o, err);
+    if (!o->json) fprintf(stderr, " (%s)\n", lam_code_name(err->code));
+    return 1;
+}
+
+int usage(const struct options *o, const char *format, ...)
+{
+    va_list args;
+    lam_error err = {.code = LAM_E_ARGUMENT};
+    va_start(args, format);
+    vsnprintf(err.message, sizeof err.message, format, args);
+    va_end(args);
+    print_error(o, &err);
+    if (!o->json) fprintf(stderr, "\nlamina %s%s--help tells more.\n", o->command ? o->command : "", o->command ? " " : "");
+    return 2;
+}
+
+void note(const struct options *o, const char *format, ...)
+{
+    va_list args;
+    if (o->quiet || o->json) return;
+    fflush(stdout);
+    fputs("lamina: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputs("\n", stderr);
+}
+
+int print_json(const struct options *o, json_t *value)
+{
+    lam_error err;
+    char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(value);
+    if (!text) {
+        fail(&err, LAM_E_UTF8, "the result holds text that is not UTF-8, which JSON cannot carry");
+        return report(o, &err);
+    }
+    puts(text);
+    free(text);
+    return 0;
+}
+
+bool print_now(const char *text)
+{
+    if (fputs(text, stdout) >= 0 && fflush(stdout) == 0) return true;
+    if (!output_errno) output_errno = errno;
+    return false;
+}
+
+int close_output(int status)
+{
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) != 0) {
+        if (!output_errno) output_errno = errno;
+        failed = true;
+    }
+    if (!failed || process_signal()) return status;
+    fprintf(stderr, "lamina: standard output: %s (%s)\n", output_errno ? strerror(output_errno) : "cannot be written",
+            lam_code_name(output_errno == ENOSPC ? LAM_E_NO_SPACE : LAM_E_IO));
+    return status ? status : 1;
+}

@@ -1,0 +1,32 @@
+#include "suggest.h"
+
+#include <string.h>
+
+#define LONGEST 31
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+size_t word_distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b), table[LONGEST + 1][LONGEST + 1];
+    if (n > LONGEST || m > LONGEST) return LONGEST + 1;
+    for (size_t i = 0; i <= n; i++) table[i][0] = i;
+    for (size_t j = 0; j <= m; j++) table[0][j] = j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            size_t d = least(table[i - 1][j], table[i][j - 1]) + 1;
+            d = least(d, table[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d = least(d, table[i - 2][j - 2] + 1);
+            table[i][j] = d;
+        }
+    return table[n][m];
+}
+
+/* Near: a third of the letters wrong at most, or a beginning of three letters and more. */
+const char *nearer_word(const char *typed, const char *best, const char *candidate)
+{
+    size_t distance = word_distance(typed, candidate), len = strlen(typed);
+    if (len >= 3 && strncmp(typed, candidate, len) == 0) distance = 1;
+    if (distance > (len + 2) / 3) return best;
+    return best && word_distance(typed, best) <= distance ? best : candidate;
+}

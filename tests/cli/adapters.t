@@ -1,0 +1,53 @@
+Adapters: weights, names, and what is refused.
+
+  $ cp "$DATA/stories260K-Q8_0.gguf" stories.gguf; lamina import stories.gguf -q
+  $ for a in oz shakespeare; do lamina import "$DATA/adapters/$a" -m stories.slm -q; done; ls *.slm
+  oz.slm
+  shakespeare.slm
+  stories.slm
+
+  $ write() { lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 40 -q "$@"; }
+  > write > base; write -a oz.slm > oz; write -a oz.slm=0 > zero; write -a oz.slm=1.0 > one; write -a oz.slm=1e0 > exponent
+  > write -a oz.slm=-0.5 > negative; write -a "$DATA/adapters/oz" > folder; write -a oz.slm -a shakespeare.slm=.5 > both; write > again
+  > cmp base zero; cmp base again; cmp oz one; cmp oz exponent; cmp oz folder
+  > for f in oz negative both; do cmp -s base $f && echo "$f is as the base"; done; :
+
+A name with '=' is a name if there is such a file.
+
+  $ cp oz.slm oz=2; lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 40 -q -a oz=2 | cmp - oz
+  $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 40 -q -a oz=2=1 | cmp - oz
+  $ lamina run stories.slm -p Hi -a oz.slm=heavy
+  lamina: oz.slm=heavy: open: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina run stories.slm -p Hi -a oz.slm=1e999
+  lamina: --adapter oz.slm: the weight "1e999" is not a finite number
+  lamina run --help tells more.
+  [2]
+
+One in the other's place.
+
+  $ lamina run oz.slm -p Hi
+  lamina: oz.slm is an adapter, not a base (LAM_E_FORMAT)
+  [1]
+  $ lamina run stories.slm -a stories.slm -p Hi
+  lamina: stories.slm is a base, not an adapter (LAM_E_FORMAT)
+  [1]
+  $ lamina run stories.slm -a stories.gguf -p Hi 2>&1 | grep -c '^lamina: stories.gguf.*LAM_E'
+  1
+
+Another base: refused, unless waived where the shapes fit; then the composition says so.
+
+  $ cp stories.gguf other.gguf; printf '\125' | dd of=other.gguf bs=1 seek=300000 conv=notrunc status=none; lamina import other.gguf -q
+  $ lamina run other.slm -a oz.slm -p Hi 2>&1 | grep -o 'LAM_E_[A-Z_]*'
+  LAM_E_WRONG_BASE
+  $ lamina run other.slm -a oz.slm --waive --raw -p Hi -n 3 --json > waived && grep -c composition_id waived
+  1
+  $ lamina run "$TESTS/golden/llama-gqa" -a oz.slm --waive -p Hi 2>&1 | grep -oE 'LAM_E_(SHAPE|UNMATCHED)' | wc -l
+  1
+
+Many of them.
+
+  $ lamina run stories.slm -p Hi $(for i in $(seq 65); do echo -a oz.slm; done)
+  lamina: --adapter oz.slm: 64 adapters at most
+  lamina run --help tells more.
+  [2]

@@ -1,0 +1,178 @@
+Import, inspect, verify, export, cache.
+
+  $ cp "$DATA/stories260K-Q8_0.gguf" stories.gguf
+  $ lamina import stories.gguf
+  stories.slm: a base from stories.gguf, 0.46 MB, in \d+\.\d\d s (re)
+  weights    47 tensors: 31 Q8_0, 11 F32, 5 F16
+  digest     sha256:[0-9a-f]{64} (re)
+  file_root  sha256:[0-9a-f]{64} (re)
+
+A name of its own choosing is never taken from another file; -o is an order.
+
+  $ lamina import stories.gguf
+  lamina: stories.slm is there already: -o stories.slm replaces it (LAM_E_CONFLICT)
+  [1]
+  $ cp stories.slm before; lamina import stories.gguf -o stories.slm -q && cmp stories.slm before
+
+Nothing is written over its own source, under any name, nor over what is no file.
+
+  $ lamina import stories.gguf -o ./stories.gguf
+  lamina: ./stories.gguf is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ ln -s stories.gguf link; lamina import stories.gguf -o link
+  lamina: link is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ cp -r "$DATA/adapters/oz" oz; lamina import oz -m stories.slm -o oz/adapter_config.json
+  lamina: oz/adapter_config.json is a file of oz, which is read from (LAM_E_CONFLICT)
+  [1]
+  $ lamina import oz -m stories.slm -o stories.slm
+  lamina: stories.slm is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina export stories.slm -o stories.slm
+  lamina: stories.slm is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina import stories.gguf -o /dev/null
+  lamina: /dev/null is a device or pipe, not a file to replace (LAM_E_ARGUMENT)
+  [1]
+  $ mkdir folder; lamina import stories.gguf -o folder
+  lamina: folder is a folder, not a file to replace (LAM_E_ARGUMENT)
+  [1]
+  $ cmp stories.gguf "$DATA/stories260K-Q8_0.gguf" && cmp stories.slm before && ls oz
+  README.md
+  adapter_config.json
+  adapter_model.safetensors
+
+Wrong sources.
+
+  $ lamina import
+  lamina: import takes one SOURCE
+  lamina import --help tells more.
+  [2]
+  $ lamina import nothing.gguf
+  lamina: nothing.gguf: open: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina import stories.slm -o x.slm
+  lamina: stories.slm is a .slm already
+  lamina import --help tells more.
+  [2]
+  $ lamina import folder -o x.slm
+  lamina: folder: a folder with neither config.json nor adapter_config.json (LAM_E_MAGIC)
+  [1]
+  $ echo 'not a model' > note.txt; lamina import note.txt -o x.slm
+  lamina: note.txt: begins with the bytes 6e 6f 74 20, which is neither .slm nor GGUF (LAM_E_MAGIC)
+  [1]
+  $ head -c 1000 stories.gguf > short.gguf; lamina import short.gguf -o x.slm 2>&1 | grep -o 'LAM_E_TRUNCATED'
+  LAM_E_TRUNCATED
+  $ lamina import stories.gguf -o nowhere/x.slm
+  lamina: stories.gguf: nowhere/x.slm: create: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina import oz -o x.slm
+  lamina: oz is an adapter, which is bound to its base: give -m BASE
+  lamina import --help tells more.
+  [2]
+  $ ls *.part x.slm 2>/dev/null
+  [2]
+
+An adapter, and what programs get.
+
+  $ lamina import oz/ -m stories.gguf
+  oz.slm: an adapter from oz/, 0.36 MB, in \d+\.\d\d s (re)
+  weights    70 tensors: 70 F32
+  applied    70 of 70 tensors, to 35 modules, all with effect
+  digest     sha256:[0-9a-f]{64} (re)
+  file_root  sha256:[0-9a-f]{64} (re)
+  $ lamina import oz -m stories.slm -o oz.slm --json | grep -E '"(kind|applied|total|modules)"'
+    "kind": "adapter",
+    "applied": 70,
+    "total": 70,
+    "modules": 35,
+
+What is inside.
+
+  $ lamina inspect stories.slm | head -n 2
+  stories.slm: slm base, 0.46 MB
+  weights             47 tensors: 31 Q8_0, 11 F32, 5 F16, 0.33 MB
+  $ lamina inspect oz.slm | tail -n 2
+  modules             35
+    rank 8, alpha 8, alpha/sqrt(r): blk.0.attn_k … blk.4.ffn_up (35)
+  $ lamina inspect stories.gguf --tensors | grep -E '^(tensor|blk.4.ffn_down)' 
+  tensor                                       type          bytes  dims
+  blk.4.ffn_down.weight                        F16           22016  [172,64]
+  $ lamina inspect stories.slm --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["tensor_types"])'
+  {'Q8_0': 31, 'F32': 11, 'F16': 5}
+  $ lamina inspect note.txt
+  lamina: note.txt: begins with the bytes 6e 6f 74 20, which is neither .slm nor GGUF (LAM_E_MAGIC)
+  [1]
+
+Every byte counts.
+
+  $ lamina verify stories.slm -q
+  stories.slm: every piece matches
+  file_root  sha256:[0-9a-f]{64} (re)
+  $ head -c 300000 stories.slm > short.slm; lamina verify short.slm
+  lamina: short.slm: .*300000 of 459008 bytes are there \(LAM_E_TRUNCATED\) (re)
+  [1]
+  $ cp stories.slm bad.slm; printf '\125' | dd of=bad.slm bs=1 seek=400000 conv=notrunc status=none; lamina verify bad.slm
+  lamina: bad.slm: .*piece 0 of 1 .*\(LAM_E_DIGEST\) (re)
+  [1]
+  $ lamina verify stories.gguf
+  lamina: stories.gguf: not an .slm file (LAM_E_MAGIC)
+  [1]
+  $ lamina verify stories.gguf --json | python3 -c 'import json, sys; e = json.load(sys.stdin)["error"]; print(e["code"], e["name"])'
+  20 LAM_E_MAGIC
+  $ : > empty; lamina verify empty 2>&1 | grep -c '^lamina: empty: '
+  1
+
+Back to GGUF: the tensors' bytes are the original's.
+
+  $ lamina export stories.slm -o back.gguf
+  back.gguf: GGUF, 0.34 MB, from stories.slm, in \d+\.\d\d s (re)
+  $ lamina import back.gguf -o again.slm -q; for f in stories again; do lamina inspect $f.slm --json | grep base_digest; done | uniq | wc -l
+  1
+  $ lamina export stories.slm
+  lamina: where to? give -o FILE
+  lamina export --help tells more.
+  [2]
+  $ lamina export oz.slm -o x.gguf 2>&1 | grep -o 'LAM_E_[A-Z]*'; ls x.gguf 2>&1 | grep -o 'No such'
+  LAM_E_FORMAT
+  No such
+
+The cache: what was run or bound to without an import.
+
+  $ lamina cache list
+  [0-9a-f]{12}       0\.46 MB  \d{4}-\d\d-\d\d \d\d:\d\d  base     .*/stories\.gguf (re)
+  1 entry, 0\.46 MB, in .*/cache (re)
+  $ lamina cache list --json | python3 -c 'import json, sys; l = json.load(sys.stdin); print(l["bytes"], [(e["kind"], e["bytes"]) for e in l["entries"]])'
+  459008 [('base', 459008)]
+  $ lamina cache clear elsewhere.gguf
+  lamina: cache: no entry is elsewhere.gguf (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina cache clear stories.gguf
+  1 entry removed, 0.46 MB freed
+  $ lamina cache list | sed 's/,.*//'
+  0 entries
+  $ lamina cache lst
+  lamina: cache takes list or clear [ENTRY]; did you mean list?
+  lamina cache --help tells more.
+  [2]
+  $ env -u HOME -u LAMINA_CACHE lamina run stories.gguf -p Hi
+  lamina: stories.gguf: cache: none of LAMINA_CACHE, XDG_CACHE_HOME and HOME is set (LAM_E_ARGUMENT)
+  [1]
+  $ LAMINA_CACHE_MAX=100k lamina run stories.gguf -p Hi 2>&1 | grep -o '459008 bytes are needed, the limit is 100000 (LAM_E_LIMIT)'
+  459008 bytes are needed, the limit is 100000 (LAM_E_LIMIT)
+
+Several processes import the same thing once.
+
+  $ for i in 1 2 3 4; do lamina run stories.gguf --raw -p Once -n 3 -q > out$i & done; wait; cat out1 out2 out3 out4 | uniq -c | sed 's/^ *//'; ls cache | wc -l
+  4  upon a time
+  2
+
+While another one imports, one waits and says so; Ctrl-C ends the wait.
+
+  $ key=$(ls cache/*.slm); lamina cache clear > /dev/null; (exec flock -F "${key%.slm}.lock" sleep 20) > /dev/null 2>&1 & holder=$!; sleep 0.2
+  > NO_COLOR=1 terminal lamina run stories.gguf -p Hi <<'STEPS'; kill $holder
+  > see wait: another process imports the same
+  > press C
+  > see lamina: stories.gguf: another process imports it (LAM_E_CANCELLED)
+  > end 130
+  > STEPS

@@ -1,0 +1,142 @@
+What the program tells about itself, and what it says to wrong use.
+
+  $ lamina --version
+  lamina 0.1.0
+  $ lamina
+  lamina: which command? lamina help lists them
+  lamina --help tells more.
+  [2]
+  $ lamina --help | head -n 3
+  lamina 0.1.0: quantised models with adapters laid over them, exactly and reversibly
+  
+  Usage: lamina COMMAND [OPTIONS]
+  $ lamina --help > one; lamina help > two; lamina -h > three; cmp one two && cmp one three
+
+Every command has help with examples, by either way.
+
+  $ for c in run import inspect verify export logits tokenize detokenize perplexity bench cache; do
+  >     lamina $c --help > one && lamina help $c > two && cmp one two && grep -q "^Usage: lamina $c" one && grep -q "^  lamina $c" one ||
+  >     grep -q "| lamina $c" one || echo "$c"
+  > done
+  $ lamina help verify
+  Usage: lamina verify FILE [OPTIONS]
+  
+  Hash every byte of a .slm against its tree.
+  
+  Options:
+        --json                     print JSON for programs, errors too
+    -q, --quiet                    no progress, no summary
+    -h, --help                     this help
+  
+  Examples:
+    lamina verify model.slm
+    lamina verify model.slm --json
+
+Mistyped commands and options.
+
+  $ lamina imprt x
+  lamina: no command "imprt"; did you mean import?
+  lamina --help tells more.
+  [2]
+  $ lamina help tokenise
+  lamina: no command "tokenise"; did you mean tokenize?
+  lamina --help tells more.
+  [2]
+  $ lamina frobnicate
+  lamina: no command "frobnicate"
+  lamina --help tells more.
+  [2]
+  $ lamina run --promt Hi
+  lamina: unknown option --promt; did you mean --prompt?
+  lamina run --help tells more.
+  [2]
+  $ lamina run --xyzzy=7
+  lamina: unknown option --xyzzy=7
+  lamina run --help tells more.
+  [2]
+  $ lamina run -z
+  lamina: unknown option -z
+  lamina run --help tells more.
+  [2]
+
+A command takes the options that it uses, and no others.
+
+  $ lamina verify --temp 0.5 x
+  lamina: verify does not take --temp
+  lamina verify --help tells more.
+  [2]
+  $ lamina tokenize -a x.slm
+  lamina: tokenize does not take --adapter
+  lamina tokenize --help tells more.
+  [2]
+
+Values that are missing, malformed, or out of range; no model is needed to say so.
+
+  $ lamina run -n
+  lamina: --tokens needs N
+  lamina run --help tells more.
+  [2]
+  $ lamina run -m ''
+  lamina: --model needs FILE
+  lamina run --help tells more.
+  [2]
+  $ lamina run --json=yes
+  lamina: --json takes no value: --json=yes
+  lamina run --help tells more.
+  [2]
+  $ lamina run -n ten
+  lamina: --tokens: "ten" is not a whole number
+  lamina run --help tells more.
+  [2]
+  $ lamina run --seed -1
+  lamina: --seed: "-1" is not a whole number
+  lamina run --help tells more.
+  [2]
+  $ lamina run -t 0
+  lamina: --threads 0: 1 to 1024 are possible
+  lamina run --help tells more.
+  [2]
+  $ lamina run --top-p 7
+  lamina: --top-p 7: 0 to 1 are possible
+  lamina run --help tells more.
+  [2]
+  $ lamina run --temp nan
+  lamina: --temp: "nan" is not a number
+  lamina run --help tells more.
+  [2]
+  $ lamina run --temp inf
+  lamina: --temp inf: 0 to 100 are possible
+  lamina run --help tells more.
+  [2]
+  $ lamina run --verify maybe
+  lamina: --verify: "maybe" is neither full nor off
+  lamina run --help tells more.
+  [2]
+  $ lamina run -p Hi --token-ids 1
+  lamina: --prompt and --token-ids exclude each other
+  lamina run --help tells more.
+  [2]
+  $ lamina run --raw --system Hi -p Ho
+  lamina: --system and --raw exclude each other: a system message needs the chat template
+  lamina run --help tells more.
+  [2]
+  $ lamina run -a x.slm=inf -p Hi
+  lamina: --adapter x.slm: the weight "inf" is not a finite number
+  lamina run --help tells more.
+  [2]
+  $ lamina run -a =0.5 -p Hi
+  lamina: --adapter "=0.5" names no adapter
+  lamina run --help tells more.
+  [2]
+
+For programs the same is an object.
+
+  $ lamina run --json -n ten
+  {
+    "error": {
+      "code": 1,
+      "name": "LAM_E_ARGUMENT",
+      "message": "--tokens: \"ten\" is not a whole number"
+    }
+  }
+  [2]

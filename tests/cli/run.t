@@ -1,0 +1,149 @@
+Text from a prompt.
+
+  $ cp "$DATA/stories260K-Q8_0.gguf" stories.gguf; lamina import stories.gguf -q
+
+The most likely tokens: llama.cpp writes the same from this file.
+
+  $ lamina run stories.slm --token-ids 1 --temp 0 -n 60 -q
+   Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball. She wanted to play with it, but it was too high
+
+From a prompt, from standard input less its line end, with the prompt in front; a GGUF is the same model.
+
+  $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 10 -q
+  , there was a little girl named Lily
+  $ echo "Once upon a time" | lamina run -m stories.slm --raw --temp 0 -n 10 -q
+  , there was a little girl named Lily
+  $ lamina run --model=stories.gguf --raw --echo -p "Once upon a time" --temp=0 -n10 -q
+  Once upon a time, there was a little girl named Lily
+  $ lamina run stories.slm --token-ids 1,403,407,261,378 --echo --temp 0 -n 10 -q
+  Once upon a time, there was a little girl named Lily
+  $ LAMINA_MODEL=stories.slm lamina run --raw -p "Once upon a time" --temp 0 -n 10 -q
+  , there was a little girl named Lily
+
+No tokens means none; that is not the same as no -n.
+
+  $ lamina run stories.slm --raw --echo -p Once -n 0 -q
+  Once
+  $ lamina run stories.slm --raw -p Once --json | grep '"tokens": 256'
+    "tokens": 256,
+  $ lamina run stories.slm --raw -p Once --json -n 0 | grep -E '"(text|stop|tokens)"'
+    "text": "",
+    "stop": "tokens",
+    "tokens": 0,
+
+A seed gives a text, with any number of threads; the summary stays out of it.
+
+  $ for t in 1 2 5; do lamina run stories.slm --raw -p Once -n 100 --seed 7 -t $t -q | sha256sum; done | uniq | wc -l
+  1
+  $ for s in 1 2 3; do lamina run stories.slm --raw -p Once -n 100 --seed $s -q | sha256sum; done | sort -u | wc -l
+  3
+  $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 3 2>/dev/null
+  , there was
+  $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 3 2>&1 >/dev/null
+  
+  composition sha256:[0-9a-f]{64}, bytes verified (re)
+  5 prompt tokens at .*/s, 3 tokens at .*/s: as many as -n allows; \w+, \d+ threads (re)
+  $ lamina run stories.slm --raw -p Once -n 3 --verify off 2>&1 >/dev/null | grep -o 'bytes unverified'
+  bytes unverified
+
+A model without a template says that it continues the text.
+
+  $ lamina run stories.slm -p "Once upon a time" --temp 0 -n 3 2>&1 | head -n 1
+  lamina: stories260K has no chat template: the prompt is the text to continue (as with --raw)
+  $ lamina run stories.slm -p Hi --system Ho
+  lamina: stories260K has no chat template, so there is no place for --system (LAM_E_TEMPLATE)
+  [1]
+
+Limits.
+
+  $ lamina run stories.slm --raw -p "Once upon a time" -c 4
+  lamina: the prompt has 5 tokens, the context room for 4 (-c sets it) (LAM_E_CONTEXT)
+  [1]
+  $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -c 8 --json | grep -E '"(stop|tokens)"'
+    "stop": "context",
+    "tokens": 3,
+  $ lamina run stories.slm --raw
+  lamina: the prompt is empty: standard input held no text (LAM_E_ARGUMENT)
+  [1]
+  $ lamina run stories.slm --token-ids 1,512
+  lamina: .*token 512 .*\(LAM_E_TOKEN\) (re)
+  [1]
+
+What is no model.
+
+  $ lamina run nothing.slm -p Hi
+  lamina: nothing.slm: open: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina run / -p Hi
+  lamina: /: a folder with neither config.json nor adapter_config.json (LAM_E_MAGIC)
+  [1]
+  $ lamina run nothing.slm -p Hi --json
+  {
+    "error": {
+      "code": 4,
+      "name": "LAM_E_NOT_FOUND",
+      "message": "nothing.slm: open: No such file or directory"
+    }
+  }
+  [1]
+  $ lamina run stories.slm Once
+  lamina: unexpected argument "Once"; a prompt is given with -p
+  lamina run --help tells more.
+  [2]
+
+Without a model there is the one that ships, beside an installed program; or none.
+
+  $ mkdir -p prefix/bin prefix/share/lamina; cp "$BUILD/lamina" prefix/bin; cp stories.gguf prefix/share/lamina/stories260K-Q8_0.gguf
+  > prefix/bin/lamina run --raw -p "Once upon a time" --temp 0 -n 3 2>&1 | sed -n '1s|/.*/prefix|PREFIX|p; 2p'
+  lamina: no model given: this is the small one that ships with Lamina, PREFIX/bin/../share/lamina/stories260K-Q8_0.gguf
+  , there was
+  $ mkdir -p tree/build tree/data; cp "$BUILD/lamina" tree/build; cp stories.gguf tree/data/stories260K-Q8_0.gguf
+  > tree/build/lamina run --raw -p "Once upon a time" --temp 0 -n 3 -q
+  , there was
+  $ rm -r prefix/share; prefix/bin/lamina run -p Hi
+  lamina: no model: give -m FILE, or set LAMINA_MODEL
+  lamina run --help tells more.
+  [2]
+
+A forced instruction set changes no bit; one that is unknown is refused.
+
+  $ for isa in scalar avx2 avx512; do LAMINA_ISA=$isa lamina logits stories.slm -p Once -q 2>/dev/null; done | sort -u | wc -l
+  2
+  $ LAMINA_ISA=mmx lamina run stories.slm -p Hi
+  lamina: instruction set mmx: unknown; .* \(LAM_E_ISA\) (re)
+  [1]
+
+Ctrl-C ends it with what there is.
+
+  $ NO_COLOR=1 terminal lamina run stories.slm --raw -p Once -n 100000000 -c 1000000 <<'STEPS'
+  > see  upon
+  > press C
+  > see composition sha256:
+  > see : interrupted;
+  > end 130
+  > STEPS
+
+A reader that leaves is no error of ours; a file that is full is.
+
+  $ lamina run stories.slm --raw -p Once -n 100000000 -c 1000000 -q | head -c 5; echo
+   upon
+  $ lamina run stories.slm --raw -p Once -n 100000000 -c 1000000 -q > /dev/full
+  lamina: standard output: No space left on device (LAM_E_NO_SPACE)
+  [1]
+  $ lamina run stories.slm --raw -p Once -n 3 --json > /dev/full
+  lamina: standard output: No space left on device (LAM_E_NO_SPACE)
+  [1]
+  $ lamina --help > /dev/full
+  lamina: standard output: No space left on device (LAM_E_NO_SPACE)
+  [1]
+  $ lamina run stories.slm --raw -p Once -n 3 -q >&-
+  lamina: standard output: Bad file descriptor (LAM_E_IO)
+  [1]
+  $ lamina import stories.gguf -o closed.slm >&-; cmp closed.slm stories.slm
+  lamina: standard output: Bad file descriptor (LAM_E_IO)
+  $ lamina run stories.slm --raw -q <&-
+  lamina: standard input: Bad file descriptor (LAM_E_IO)
+  [1]
+  $ lamina run stories.slm --raw -p Once --temp 0 -n 3 2>/dev/null | grep -c "$(printf '\033')"
+  0
+  [1]
