@@ -56,8 +56,8 @@ static lam_code unknown_adapter(const struct chat *c, const char *name, lam_erro
         snprintf(names + len, sizeof names - len, "%s%s", i ? ", " : "", c->all->adapters[i].name);
         best = nearer_word(name, best, c->all->adapters[i].name);
     }
-    return fail(err, LAM_E_NOT_FOUND, "no adapter and no file is called \"%.100s\"%s%.60s%s; loaded: %s", name, best ? " (did you mean " : "",
-                best ? best : "", best ? "?)" : "", names[0] ? names : "none");
+    return fail(err, LAM_E_NOT_FOUND, "no adapter and no file is called \"%.100s\"%s%.60s%s; loaded: %s", name,
+                best ? " (did you mean " : "", best ? best : "", best ? "?)" : "", names[0] ? names : "none");
 }
 
 /* The one loaded before the last that is the same adapter as it, or NULL. */

@@ -144,7 +144,8 @@ int cmd_bench(struct options *o)
 {
     lam_error err;
     struct opened all;
-    struct figures f = {.n_prefill = (size_t)count_or(o->prefill, DEFAULT_PREFILL), .n_decode = (size_t)count_or(o->tokens, DEFAULT_DECODE)};
+    struct figures f = {.n_prefill = (size_t)count_or(o->prefill, DEFAULT_PREFILL),
+                        .n_decode = (size_t)count_or(o->tokens, DEFAULT_DECODE)};
     char path[MODEL_PATH];
     int status = 0;
     if (!choose_model(o, 0, 0, path)) return 2;

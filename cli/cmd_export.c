@@ -35,7 +35,8 @@ int cmd_export(struct options *o)
     if (code != LAM_OK) return report(o, &err);
     double bytes = file_bytes(o->output), seconds = now_seconds() - start;
     if (o->json)
-        return print_json(o, json_pack("{s:s,s:s,s:I,s:f}", "source", o->model, "output", o->output, "bytes", (json_int_t)bytes, "seconds", seconds));
+        return print_json(o, json_pack("{s:s,s:s,s:I,s:f}", "source", o->model, "output", o->output, "bytes", (json_int_t)bytes, "seconds",
+                                       seconds));
     if (!o->quiet) printf("%s: GGUF, %.2f MB, from %s, in %.2f s\n", o->output, bytes / 1e6, o->model, seconds);
     return 0;
 }

@@ -76,9 +76,10 @@ static lam_code import(struct import *i, lam_error *err)
 /* What was written, as lam_inspect sees it, with what the import knows beside. */
 static int print_as_json(const struct import *i, json_t *found)
 {
-    static const char *const kept[] = {"bytes", "base_digest", "adapter_digest", "tokenizer_digest", "weights_root", "file_root", "tensor_types"};
-    json_t *out = json_pack("{s:s,s:s,s:s,s:f}", "kind", i->adapter ? "adapter" : "base", "source", i->source, "output", i->output, "seconds",
-                            i->seconds);
+    static const char *const kept[] = {"bytes", "base_digest", "adapter_digest", "tokenizer_digest", "weights_root", "file_root",
+                                       "tensor_types"};
+    json_t *out = json_pack("{s:s,s:s,s:s,s:f}", "kind", i->adapter ? "adapter" : "base", "source", i->source, "output", i->output,
+                            "seconds", i->seconds);
     for (size_t k = 0; out && k < sizeof kept / sizeof *kept; k++) json_object_set(out, kept[k], json_object_get(found, kept[k]));
     if (out && i->adapter) {
         json_object_set_new(out, "applied", json_integer((json_int_t)i->report.n_applied));

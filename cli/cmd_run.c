@@ -59,11 +59,13 @@ static int print_result(const struct options *o, const struct opened *all, const
         return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
                                        ending(g).name, "composition_id", id, "base_digest", all->info.base_digest, "bytes", bytes,
                                        "prompt_tokens", (json_int_t)g->n_prompt, "tokens", (json_int_t)g->n_generated, "seed",
-                                       (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode,
-                                       "isa", lam_engine_isa(all->engine), "threads", (json_int_t)lam_engine_threads(all->engine)));
+                                       (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill,
+                                       "decode_tokens_per_second", decode, "isa", lam_engine_isa(all->engine), "threads",
+                                       (json_int_t)lam_engine_threads(all->engine)));
     if (!print_now("\n") || o->quiet) return 0;
-    fprintf(stderr, "\ncomposition %s, bytes %s\n%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s: %s; %s, %u threads\n", id, bytes, g->n_prompt,
-            prefill, g->n_generated, decode, ending(g).words, lam_engine_isa(all->engine), lam_engine_threads(all->engine));
+    fprintf(stderr, "\ncomposition %s, bytes %s\n", id, bytes);
+    fprintf(stderr, "%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s: %s; %s, %u threads\n", g->n_prompt, prefill, g->n_generated, decode,
+            ending(g).words, lam_engine_isa(all->engine), lam_engine_threads(all->engine));
     return 0;
 }
 
@@ -107,7 +109,8 @@ static void note_surprises(const struct options *o, const struct opened *all)
     if (!all->info.has_chat_template && !o->raw && !o->token_ids)
         note(o, "%s has no chat template: the prompt is the text to continue (as with --raw)", all->info.name);
     if (o->context.given && o->context.value > all->info.n_context)
-        note(o, "a context of %zu tokens is beyond the %u that %s was made for", (size_t)o->context.value, all->info.n_context, all->info.name);
+        note(o, "a context of %zu tokens is beyond the %u that %s was made for", (size_t)o->context.value, all->info.n_context,
+             all->info.name);
 }
 
 static int complete(struct options *o, struct opened *all)

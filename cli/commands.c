@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const run_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "system", "raw", "echo", "tokens", "temp", "top-k",
-    "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const run_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "system", "raw", "echo", "tokens", "temp",
+    "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
 static const char *const import_options[] = {"model", "output", "json", "quiet", "help", NULL};
 static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
@@ -19,7 +19,8 @@ static const char *const logits_options[] = {"model", "adapter", "waive", "promp
 static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
 static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
 static const char *const perplexity_options[] = {"model", "adapter", "waive", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
-static const char *const bench_options[] = {"model", "adapter", "waive", "prefill", "tokens", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const bench_options[] = {"model", "adapter", "waive", "prefill", "tokens", "threads", "verify", "json", "quiet",
+    "help", NULL};
 
 static const char adapter_notes[] =
     "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n";
@@ -75,7 +76,8 @@ const struct command *command_find(const char *name, const struct command **near
 
 void commands_print_overview(void)
 {
-    printf("lamina %s: quantised models with adapters laid over them, exactly and reversibly\n\nUsage: lamina COMMAND [OPTIONS]\n\n", lam_version());
+    printf("lamina %s: quantised models with adapters laid over them, exactly and reversibly\n\n", lam_version());
+    printf("Usage: lamina COMMAND [OPTIONS]\n\n");
     for (size_t i = 0; i < N_COMMANDS; i++) printf("  %-11s %-21s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
     printf("\nlamina help COMMAND, or lamina COMMAND --help, tells its options and gives examples; lamina --version.\n\n"
            "Environment:\n"

@@ -1,4 +1,5 @@
-/* The commands: one function each, in a file of its own, that returns the exit status (0 done, 1 an error that was reported, 2 wrong use). */
+/* The commands: one function each, in a file of its own, that returns the exit status (0 done, 1 an error that was reported,
+ * 2 wrong use). */
 #ifndef LAM_CLI_COMMANDS_H
 #define LAM_CLI_COMMANDS_H
 

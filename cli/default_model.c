@@ -25,14 +25,11 @@ static bool find_shipped(char *path)
     return false;
 }
 
-/* The shipped model's path in path, or NULL with a message. */
+/* $LAMINA_MODEL, or the shipped model's path in path, or NULL with a message. */
 static const char *fallback(const struct options *o, char *path)
 {
     const char *named = getenv("LAMINA_MODEL");
-    if (named && *named) {
-        note(o, "the model is $LAMINA_MODEL, %s", named);
-        return named;
-    }
+    if (named && *named) return named;
     if (!find_shipped(path)) {
         usage(o, "no model: give -m FILE, or set LAMINA_MODEL");
         return NULL;

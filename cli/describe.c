@@ -89,24 +89,26 @@ static void print_modules(const json_t *modules)
     }
 }
 
-static bool is_nothing(const json_t *value)
+/* zero_is_off: numbers are those of our own format, where 0 says that there is no such thing. */
+static bool is_nothing(const json_t *value, bool zero_is_off)
 {
-    return json_is_null(value) || (json_is_number(value) && json_number_value(value) == 0.0) ||
-           (json_is_array(value) && json_array_size(value) == 0) || (json_is_string(value) && !json_string_length(value));
+    if (json_is_number(value)) return zero_is_off && json_number_value(value) == 0.0;
+    return json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0) || (json_is_string(value) && !json_string_length(value));
 }
 
 /* Whether a member is told in another way, or not worth telling. */
-static bool is_left_out(const char *key, const json_t *value, int indent)
+static bool is_left_out(const char *key, const json_t *value, int indent, bool zero_is_off)
 {
     static const char *const elsewhere[] = {"path", "kind", "bytes", "tensor_types", "tensors", "modules", "pieces"};
-    if (indent > 0) return is_nothing(value);
+    if (indent > 0) return is_nothing(value, zero_is_off);
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         if (strcmp(key, elsewhere[i]) == 0) return true;
     return false;
 }
 
-/* "key value" lines; members of a nested object under its key. What is 0 or empty says nothing and is left out of those. */
-static void print_members(const json_t *object, int indent)
+/* "key value" lines; members of a nested object under its key, without those that are nothing. */
+static void print_members(const json_t *object, int indent, bool zero_is_off)
 {
     const char *key;
     json_t *value;
@@ -114,10 +116,10 @@ static void print_members(const json_t *object, int indent)
     json_object_foreach((json_t *)object, key, value)
         if (indent > 0 && (int)strlen(key) > width) width = (int)strlen(key);
     json_object_foreach((json_t *)object, key, value) {
-        if (is_left_out(key, value, indent)) continue;
+        if (is_left_out(key, value, indent, zero_is_off)) continue;
         if (json_is_object(value)) {
             printf("%*s%s\n", indent, "", key);
-            print_members(value, indent + 2);
+            print_members(value, indent + 2, zero_is_off);
         } else {
             printf("%*s%-*s ", indent, "", width, key);
             print_value(value);
@@ -142,7 +144,7 @@ void describe(const json_t *object, bool list_tensors)
         print_megabytes(tensor_bytes(object));
         printf("\n");
     }
-    print_members(object, 0);
+    print_members(object, 0, kind && strcmp(kind, "slm base") == 0);
     if (json_object_get(object, "modules")) print_modules(json_object_get(object, "modules"));
     if (list_tensors) print_tensors(object);
 }

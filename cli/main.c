@@ -6,31 +6,28 @@
 #include <stdio.h>
 #include <string.h>
 
-static int unknown_command(const char *name, const struct command *near)
+static int unknown_command(const struct options *o, const char *name, const struct command *near)
 {
-    const struct options none = {0};
-    if (near) return usage(&none, "no command \"%s\"; did you mean %s?", name, near->name);
-    return usage(&none, "no command \"%s\"", name);
+    if (near) return usage(o, "no command \"%s\"; did you mean %s?", name, near->name);
+    return usage(o, "no command \"%s\"", name);
 }
 
-static int help(const char *name)
+static int help(const struct options *o, const char *name)
 {
     const struct command *near, *c = name ? command_find(name, &near) : NULL;
-    if (name && !c) return unknown_command(name, near);
+    if (name && !c) return unknown_command(o, name, near);
     if (c) command_print_help(c);
     else commands_print_overview();
     return 0;
 }
 
-static int run_command(int argc, char **argv)
+static int run_command(const struct command *c, int argc, char **argv)
 {
     struct options o;
-    const struct command *near, *c = command_find(argv[1], &near);
     int status = 2;
-    if (!c) return unknown_command(argv[1], near);
     if (options_parse(argc, argv, 2, c->name, c->options, &o)) {
         process_watch_signals(o.json);
-        status = o.help ? help(c->name) : c->run(&o);
+        status = o.help ? help(&o, c->name) : c->run(&o);
     }
     options_release(&o);
     return status;
@@ -38,14 +35,18 @@ static int run_command(int argc, char **argv)
 
 static int dispatch(int argc, char **argv)
 {
-    const struct options none = {0};
+    const struct options none = {.json = options_want_json(argc, argv, 1)};
+    const struct command *near, *c;
     if (argc < 2) return usage(&none, "which command? lamina help lists them");
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(argc > 2 ? argv[2] : NULL);
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+    const char *first = argv[1];
+    if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
+        return help(&none, argc > 2 ? argv[2] : NULL);
+    if (strcmp(first, "--version") == 0 || strcmp(first, "version") == 0) {
         printf("lamina %s\n", lam_version());
         return 0;
     }
-    return run_command(argc, argv);
+    c = command_find(first, &near);
+    return c ? run_command(c, argc, argv) : unknown_command(&none, first, near);
 }
 
 int main(int argc, char **argv)

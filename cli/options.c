@@ -44,9 +44,11 @@ static const struct option_spec specs[] = {
     {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 256)"},
     {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
     {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
-    {0, "top-p", "X", KIND_REAL, AT(sampling.top_p), 0, 1, "sample from the likeliest tokens that hold X of the probability (default 0.95)"},
+    {0, "top-p", "X", KIND_REAL, AT(sampling.top_p), 0, 1,
+     "sample from the likeliest tokens that hold X of the probability (default 0.95)"},
     {0, "min-p", "X", KIND_REAL, AT(sampling.min_p), 0, 1, "drop tokens below X times the most likely one (default 0.05)"},
-    {0, "repeat-penalty", "X", KIND_REAL, AT(sampling.repeat_penalty), 0.01, 100, "divide the logits of recent tokens by X (default 1: none)"},
+    {0, "repeat-penalty", "X", KIND_REAL, AT(sampling.repeat_penalty), 0.01, 100,
+     "divide the logits of recent tokens by X (default 1: none)"},
     {0, "seed", "N", KIND_COUNT, AT(seed), 0, ANY_COUNT, "seed (default 0); the same seed gives the same text, everywhere"},
     {'t', "threads", "N", KIND_COUNT, AT(threads), 1, 1024, "threads (default: every processor); results do not depend on it"},
     {'c', "ctx", "N", KIND_COUNT, AT(context), 1, 134217728, "context in tokens (default: the model's, 4096 at most; perplexity: 512)"},
@@ -218,8 +220,7 @@ static bool parse_one(int argc, char **argv, int *i, const char *const *names, s
     return set_option(o, s, value);
 }
 
-/* Whether an error in the options is to be told as JSON. */
-static bool wants_json(int argc, char **argv, int first)
+bool options_want_json(int argc, char **argv, int first)
 {
     for (int i = first; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--json") == 0) return true;
@@ -228,7 +229,8 @@ static bool wants_json(int argc, char **argv, int first)
 
 bool options_parse(int argc, char **argv, int first, const char *command, const char *const *names, struct options *o)
 {
-    *o = (struct options){.command = command, .verify = LAM_VERIFY_FULL, .rest = argv + first, .json = wants_json(argc, argv, first)};
+    *o = (struct options){.command = command, .verify = LAM_VERIFY_FULL, .rest = argv + first};
+    o->json = options_want_json(argc, argv, first);
     lam_sampling_default(&o->sampling);
     bool only_rest = false;
     for (int i = first; i < argc; i++) {

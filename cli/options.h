@@ -35,6 +35,9 @@ struct options {
 bool options_parse(int argc, char **argv, int first, const char *command, const char *const *names, struct options *o);
 void options_release(struct options *o);
 
+/* Whether argv[first..argc) asks for JSON, also where it cannot be parsed. */
+bool options_want_json(int argc, char **argv, int first);
+
 /* The help of the options in names. */
 void options_print_help(const char *const *names);
 

@@ -24,8 +24,9 @@ static void draw(struct progress *p, double seconds, uint64_t done, uint64_t tot
     double part = total ? (double)done / (double)total : 0.0, rate = (double)done / seconds;
     int filled = (int)(part * width), digits = p->size > 1.0;
     double left = rate > 0.0 ? ((double)total - (double)done) / rate : 0.0;
-    fprintf(stderr, "\r\033[K%-7s [%-*.*s] %3.0f %%  %.*f of %.*f %s, %.*f/s, %d:%02d left", p->stage, width, filled, full, part * 100.0,
-            digits, (double)done / p->size, digits, (double)total / p->size, p->unit, digits, rate / p->size, (int)left / 60, (int)left % 60);
+    fprintf(stderr, "\r\033[K%-7s [%-*.*s] %3.0f %%  %.*f of %.*f %s, ", p->stage, width, filled, full, part * 100.0, digits,
+            (double)done / p->size, digits, (double)total / p->size, p->unit);
+    fprintf(stderr, "%.*f/s, %d:%02d left", digits, rate / p->size, (int)left / 60, (int)left % 60);
     fflush(stderr);
     p->drawn = true;
 }

@@ -85,6 +85,13 @@ bool check_prompt_options(const struct options *o)
     return true;
 }
 
+/* Puts what helps behind a message. */
+static void hint(lam_error *err, const char *help)
+{
+    size_t len = strlen(err->message);
+    snprintf(err->message + len, sizeof err->message - len, "; %s", help);
+}
+
 static lam_code chat_tokens(const struct options *o, const struct opened *all, const struct text *text, struct tokens *out, lam_error *err)
 {
     lam_message messages[2];
@@ -95,6 +102,8 @@ static lam_code chat_tokens(const struct options *o, const struct opened *all, c
     if (o->system) messages[count++] = (lam_message){"system", o->system};
     messages[count++] = (lam_message){"user", text->bytes};
     lam_code code = lam_chat_format(all->base, messages, count, true, &formatted, err);
+    if (code == LAM_E_UTF8) return fail(err, code, "the prompt is not UTF-8, which a chat template needs; --raw takes any bytes");
+    if (code == LAM_E_TEMPLATE) hint(err, "--raw takes the text as it is");
     if (code != LAM_OK) return code;
     code = lam_tokenize(all->base, formatted, strlen(formatted), LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL, &out->ids, &out->n, err);
     lam_memory_free(formatted);
@@ -118,8 +127,8 @@ lam_code read_prompt(const struct options *o, const struct opened *all, struct t
     if (o->token_ids) code = parse_token_ids(o->token_ids, out, err);
     else if (uses_template(o, all)) code = chat_tokens(o, all, text, out, err);
     else code = lam_tokenize(all->base, text->bytes, text->len, LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
-    if (code == LAM_OK && out->n == 0) return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
-    return code;
+    if (code != LAM_OK || out->n) return code;
+    return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
 }
 
 lam_code feed_prompt(const struct options *o, lam_session *session, const uint32_t *tokens, size_t n, lam_error *err)

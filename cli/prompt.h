@@ -30,7 +30,8 @@ bool uses_template(const struct options *o, const struct opened *all);
 bool check_prompt_options(const struct options *o);
 /* LAM_E_TEMPLATE if --system has no place in this model's prompts. */
 lam_code check_system(const struct options *o, const struct opened *all, lam_error *err);
-/* The prompt of the options: --token-ids, -p, or standard input less its last line end. text gets the prompt's text (empty with --token-ids). */
+/* The prompt of the options: --token-ids, -p, or standard input less its last line end. text gets the prompt's text (empty with
+ * --token-ids). */
 lam_code read_prompt(const struct options *o, const struct opened *all, struct text *text, struct tokens *out, lam_error *err);
 
 /* Appends tokens[n] to the session with a progress bar; Ctrl-C ends it with LAM_E_CANCELLED. */

@@ -47,12 +47,22 @@ lam_code about(lam_error *err, const char *path)
     return err->code;
 }
 
+/* The message; if it quotes bytes that are not UTF-8, with a '?' for each that is not ASCII. */
+static json_t *message_json(const lam_error *err)
+{
+    lam_error plain = *err;
+    json_t *message = json_string(err->message);
+    if (message) return message;
+    for (char *c = plain.message; *c; c++)
+        if ((unsigned char)*c >= 0x80) *c = '?';
+    return json_string(plain.message);
+}
+
 static void print_error(const struct options *o, const lam_error *err)
 {
     if (o->json) {
-        json_t *message = json_string(err->message); /* NULL if it is not UTF-8 */
         print_json(o, json_pack("{s:{s:i,s:s,s:o}}", "error", "code", err->code, "name", lam_code_name(err->code), "message",
-                                message ? message : json_string("(the message is not UTF-8)")));
+                                message_json(err)));
         return;
     }
     bool colour = colours(stderr);

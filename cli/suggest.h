@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Letters to insert, delete, replace or swap with their neighbour until one word is the other (Damerau 1964); words of 31 letters at most. */
+/* Letters to insert, delete, replace or swap with their neighbour until one word is the other (Damerau 1964). 32 for a word of more
+ * than 31 letters. */
 size_t word_distance(const char *a, const char *b);
 
 /* The closer of two words to what was typed: best (may be NULL), or candidate if that is near enough and nearer. */

@@ -84,9 +84,9 @@ static lam_code read_escape(struct parser *p)
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char c = peek(p);
     const char *found = c ? strchr(from, c) : NULL;
+    if (c != 'u' && !found) return refuse(p, LAM_E_FORMAT, "an unknown escape");
     p->at++;
     if (c == 'u') return read_unicode(p);
-    if (!found) return refuse(p, LAM_E_FORMAT, "an unknown escape");
     return lam_str_putc(&p->scratch, to[found - from]) ? LAM_OK : no_memory(p);
 }
 

@@ -3,6 +3,7 @@
 #include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/os.h"
 #include "base/utf8.h"
 #include "format/gguf.h"
 #include "format/merkle.h"
@@ -164,12 +165,63 @@ static lam_code inspect_gguf(struct description *d, const char *path, lam_error 
     return LAM_OK;
 }
 
+/* out["config"] = folder/name. */
+static lam_code put_config(struct description *d, const char *folder, const char *name, lam_error *err)
+{
+    struct lam_mapping file;
+    json_t *value = NULL;
+    char *path = lam_path_join(folder, name);
+    if (!path) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", folder);
+    lam_code code = lam_map_file(path, &file, err);
+    if (code == LAM_OK) {
+        code = lam_json_parse(file.data ? (const char *)file.data : "", file.size, path, &value, err);
+        lam_unmap_file(&file);
+    }
+    if (code == LAM_OK) put(d, d->out, "config", value);
+    lam_free(path);
+    return code;
+}
+
+/* A .safetensors file, or an index and its shards. The dimensions are told as in the other formats, row length first. */
+static lam_code inspect_safetensors(struct description *d, const char *path, lam_error *err)
+{
+    struct lam_safetensors *s;
+    uint64_t bytes = 0;
+    LAM_TRY(lam_st_open(path, &s, err));
+    for (size_t i = 0; i < s->n_files; i++) bytes += s->files[i].size;
+    put_integer(d, "bytes", bytes);
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const struct lam_st_tensor *t = &s->tensors[i];
+        uint64_t dims[4] = {0};
+        for (unsigned k = 0; k < t->n_dims; k++) dims[k] = t->dims[t->n_dims - 1 - k];
+        add_tensor(d, t->name, strlen(t->name), t->dtype, dims, t->n_dims, t->bytes);
+    }
+    lam_st_close(s);
+    return LAM_OK;
+}
+
+/* A Hugging Face or PEFT folder: its configuration, and its weights where they are safetensors. */
+static lam_code inspect_folder(struct description *d, const char *folder, bool adapter, lam_error *err)
+{
+    static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"};
+    LAM_TRY(put_config(d, folder, adapter ? "adapter_config.json" : "config.json", err));
+    for (size_t i = adapter ? 2 : 0; i < (adapter ? 3 : 2); i++) {
+        char *path = lam_path_join(folder, weights[i]);
+        if (!path) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", folder);
+        bool there = lam_path_exists(path);
+        lam_code code = there ? inspect_safetensors(d, path, err) : LAM_OK;
+        lam_free(path);
+        if (there) return code;
+    }
+    return LAM_OK;
+}
+
 static lam_code inspect_kind(struct description *d, const char *path, lam_source_kind kind, lam_error *err)
 {
     switch (kind) {
     case LAM_SOURCE_SLM_BASE: case LAM_SOURCE_SLM_ADAPTER: return inspect_slm(d, path, err);
     case LAM_SOURCE_GGUF_MODEL: case LAM_SOURCE_GGUF_ADAPTER: return inspect_gguf(d, path, err);
-    default: return LAM_OK; /* folders: their kind; what they hold shows on import */
+    default: return inspect_folder(d, path, kind == LAM_SOURCE_PEFT_ADAPTER, err);
     }
 }
 

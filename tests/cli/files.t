@@ -100,6 +100,15 @@ What is inside.
   blk.4.ffn_down.weight                        F16           22016  [172,64]
   $ lamina inspect stories.slm --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["tensor_types"])'
   {'Q8_0': 31, 'F32': 11, 'F16': 5}
+  $ lamina inspect oz | grep -E '^oz|^weights|target_modules|  r  '
+  oz: peft adapter, 0.19 MB
+  weights             70 tensors: 70 F32, 0.18 MB
+    r                       8
+    target_modules          ["down_proj","gate_proj","k_proj","o_proj","q_proj","up_proj","v_proj"]
+  $ lamina inspect "$TESTS/golden/llama-gqa" --json | grep -E '"(kind|model_type|F32)"'
+    "kind": "hugging face model",
+      "model_type": "llama",
+      "F32": 21
   $ lamina inspect note.txt
   lamina: note.txt: begins with the bytes 6e 6f 74 20, which is neither .slm nor GGUF (LAM_E_MAGIC)
   [1]

@@ -32,6 +32,11 @@ Every command has help with examples, by either way.
     lamina verify model.slm
     lamina verify model.slm --json
 
+No message is lost for a byte that JSON cannot hold.
+
+  $ lamina inspect "$(printf 'a\377b')" --json | grep message
+      "message": "a?b: open: No such file or directory"
+
 Mistyped commands and options.
 
   $ lamina imprt x

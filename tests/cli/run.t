@@ -147,3 +147,26 @@ A reader that leaves is no error of ours; a file that is full is.
   $ lamina run stories.slm --raw -p Once --temp 0 -n 3 2>/dev/null | grep -c "$(printf '\033')"
   0
   [1]
+
+A model with a template gets its conversation; --raw gets the text; what a template cannot take is refused.
+
+  $ ids() { lamina logits "$TESTS/golden/qwen2-tied" --json "$@" | python3 -c 'import json, sys
+  > print(*[p["token"] for p in json.load(sys.stdin)["logits"]])'; }
+  > ids -p Hi | lamina detokenize "$TESTS/golden/qwen2-tied"
+  > ids -p Hi --raw | lamina detokenize "$TESTS/golden/qwen2-tied"
+  <|im_start|>user
+  Hi<|im_end|>
+  <|im_start|>assistant
+  
+  Hi
+  $ lamina run "$TESTS/golden/qwen2-tied" -p Hi --system Ho --json -n 0 | grep prompt_tokens
+    "prompt_tokens": 32,
+  $ lamina run "$TESTS/golden/qwen2-tied" -p Hi -n 0 --echo -q
+  Hi
+  
+  $ printf 'a\000b' | lamina run "$TESTS/golden/qwen2-tied" -n 1 -q
+  lamina: the prompt holds a zero byte (byte 1 of 3); --raw takes it (LAM_E_ARGUMENT)
+  [1]
+  $ printf 'a\377b' | lamina run "$TESTS/golden/qwen2-tied" -n 1 -q
+  lamina: the prompt is not UTF-8, which a chat template needs; --raw takes any bytes (LAM_E_UTF8)
+  [1]

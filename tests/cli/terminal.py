@@ -25,6 +25,7 @@ class Terminal:
         self.screen = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
             os.execvp(arguments[0], arguments)
 
     def read(self, seconds):
@@ -76,7 +77,7 @@ def main():
         verb, _, rest = line.partition(" ")
         wrong = step(terminal, verb, rest)
         if wrong:
-            print("%s: %s; the terminal showed:\n%s" % (line, wrong, terminal.screen))
+            print("%s: %s; the terminal showed:\n%s" % (line, wrong, terminal.screen[:1000]))
             os.kill(terminal.pid, signal.SIGKILL)
             return 1
     return 0
