@@ -38,9 +38,19 @@ lam_code fail(lam_error *err, lam_code code, const char *format, ...)
 
 lam_code fail_memory(lam_error *err) { return fail(err, LAM_E_NO_MEMORY, "out of memory"); }
 
+/* text with a '?' for each byte that is not printable ASCII, as messages show bytes that are no UTF-8: out[512]. */
+static const char *plain_text(const char *text, char out[512])
+{
+    size_t n = 0;
+    for (; text[n] && n < 511; n++) out[n] = (unsigned char)text[n] < 0x20 || (unsigned char)text[n] >= 0x7f ? '?' : text[n];
+    out[n] = 0;
+    return out;
+}
+
 lam_code about(lam_error *err, const char *path)
 {
-    if (strstr(err->message, path)) return err->code;
+    char message[512], name[512];
+    if (strstr(plain_text(err->message, message), plain_text(path, name))) return err->code;
     lam_error whole = *err;
     snprintf(whole.message, sizeof whole.message, "%.250s: %.259s", path, err->message);
     *err = whole;
@@ -50,12 +60,9 @@ lam_code about(lam_error *err, const char *path)
 /* The message; if it quotes bytes that are not UTF-8, with a '?' for each that is not ASCII. */
 static json_t *message_json(const lam_error *err)
 {
-    lam_error plain = *err;
+    char plain[512];
     json_t *message = json_string(err->message);
-    if (message) return message;
-    for (char *c = plain.message; *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    return json_string(plain.message);
+    return message ? message : json_string(plain_text(err->message, plain));
 }
 
 static void print_error(const struct options *o, const lam_error *err)

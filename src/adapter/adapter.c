@@ -61,12 +61,12 @@ static lam_code verify_pieces(const struct opening *o, lam_error *err)
     return LAM_OK;
 }
 
-/* The tensor "<module><suffix>", checked to be rows × cols; *out is NULL if it is absent. */
-static lam_code find_part(struct opening *o, const char *module, const char *suffix, uint32_t role, uint32_t rows, uint32_t cols,
-                          const struct lam_slm_entry **out, lam_error *err)
+/* The tensor "<target><suffix>", checked to be rows × cols; *out is NULL if it is absent. */
+static lam_code find_part(struct opening *o, const struct lam_target *target, const char *suffix, enum lam_adapter_part part,
+                          uint32_t rows, uint32_t cols, const struct lam_slm_entry **out, lam_error *err)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s%s", module, suffix);
+    snprintf(name, sizeof name, "%s%s", target->name, suffix);
     const struct lam_slm_entry *e = *out = lam_slm_find(o->file, name);
     if (!e) return LAM_OK;
     if (e->dims[0] != cols || e->dims[1] != rows || e->dims[2] != 1 || e->dims[3] != 1)
@@ -74,7 +74,8 @@ static lam_code find_part(struct opening *o, const char *module, const char *suf
                          e->dims[0], rows, cols);
     if (lam_dtype_is_quantised(e->dtype) || e->layout != LAM_LAYOUT_PLAIN)
         return LAM_RAISE(err, LAM_E_DTYPE, "%s: %s has type %s", o->path, name, lam_dtype_info(e->dtype)->name);
-    if (e->role != role) return LAM_RAISE(err, LAM_E_FORMAT, "%s: %s has role %u", o->path, name, e->role);
+    if (e->role != ((uint32_t)target->role | (uint32_t)part << 16) || e->layer != target->layer)
+        return LAM_RAISE(err, LAM_E_FORMAT, "%s: %s has role %u, layer %u", o->path, name, e->role, e->layer);
     o->n_used++;
     return LAM_OK;
 }
@@ -109,8 +110,7 @@ static bool all_zero(const float *f, size_t n)
 static lam_code stage_bias(struct opening *o, const char *name, struct lam_lora *m, lam_error *err)
 {
     const struct lam_slm_entry *e;
-    uint32_t role = (uint32_t)m->target->role | LAM_PART_BIAS << 16;
-    LAM_TRY(find_part(o, name, ".bias", role, 1, m->target->rows, &e, err));
+    LAM_TRY(find_part(o, m->target, ".bias", LAM_PART_BIAS, 1, m->target->rows, &e, err));
     if (!e) return LAM_OK;
     if (!lam_role_bias(m->target->role))
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: %s.bias: this module has no bias", o->path, name);
@@ -123,9 +123,8 @@ static lam_code stage_factors(struct opening *o, const char *name, struct lam_lo
     const struct lam_slm_entry *a, *b;
     bool embedding = t->role == LAM_ROLE_EMBEDDING;
     uint32_t d_out = embedding ? t->cols : t->rows;
-    LAM_TRY(find_part(o, name, ".lora_a", (uint32_t)t->role | LAM_PART_A << 16, embedding ? t->rows : m->rank,
-                      embedding ? m->rank : t->cols, &a, err));
-    LAM_TRY(find_part(o, name, ".lora_b", (uint32_t)t->role | LAM_PART_B << 16, d_out, m->rank, &b, err));
+    LAM_TRY(find_part(o, t, ".lora_a", LAM_PART_A, embedding ? t->rows : m->rank, embedding ? m->rank : t->cols, &a, err));
+    LAM_TRY(find_part(o, t, ".lora_b", LAM_PART_B, d_out, m->rank, &b, err));
     if (!a || !b)
         return LAM_RAISE(err, LAM_E_MISSING_PAIR, "%s: %s has no %s", o->path, name, a ? "lora_b" : "lora_a");
     float *values = NULL;
@@ -204,6 +203,7 @@ static lam_code open_from(struct opening *o, bool waive, lam_error *err)
     LAM_TRY(verify_pieces(o, err));
     o->adapter->name = lam_strdup(name ? name : lam_path_base(o->path));
     if (!o->adapter->name) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", o->path);
+    lam_clean_line(o->adapter->name);
     LAM_TRY(lam_adapter_digest(o->file, o->adapter->digest, err));
     return open_modules(o, err);
 }

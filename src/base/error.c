@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/str.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,9 +14,7 @@ lam_code lam_error_set(lam_error *err, lam_code code, const char *file, int line
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
-    /* One line, whatever a hostile file put into a name. */
-    for (char *c = err->message; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    lam_clean_line(err->message);
     return code;
 }
 

@@ -1,5 +1,6 @@
 #include "base/str.h"
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,3 +69,11 @@ char *lam_strndup(const char *text, size_t len)
 }
 
 char *lam_strdup(const char *text) { return lam_strndup(text, strlen(text)); }
+
+void lam_clean_line(char *text)
+{
+    size_t left = strlen(text), n;
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    for (char *c = text; (n = lam_utf8_valid_prefix((const uint8_t *)c, left)) < left; c += n + 1, left -= n + 1) c[n] = '?';
+}

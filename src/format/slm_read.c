@@ -316,11 +316,15 @@ lam_code lam_slm_open_memory(const uint8_t *bytes, size_t len, struct lam_slm **
 lam_code lam_slm_open(const char *path, struct lam_slm **out, lam_error *err)
 {
     struct lam_mapping file;
+    lam_error why;
     LAM_TRY(lam_map_file(path, &file, err));
-    lam_code code = lam_slm_open_memory(file.data, file.size, out, err);
-    if (code == LAM_OK) (*out)->file = file;
-    else lam_unmap_file(&file);
-    return code;
+    lam_code code = lam_slm_open_memory(file.data, file.size, out, &why);
+    if (code == LAM_OK) {
+        (*out)->file = file;
+        return LAM_OK;
+    }
+    lam_unmap_file(&file);
+    return LAM_RAISE(err, code, "%.250s: %.259s", path, why.message);
 }
 
 void lam_slm_close(struct lam_slm *s)
@@ -338,7 +342,8 @@ lam_code lam_slm_verify_piece(const struct lam_slm *s, size_t i, lam_error *err)
     uint8_t leaf[32];
     lam_merkle_leaf(s->data + at, n, leaf);
     if (memcmp(leaf, s->pieces + 32 * i, 32) == 0) return LAM_OK;
-    return LAM_RAISE(err, LAM_E_DIGEST, "piece %zu of %zu (data bytes %zu to %zu) does not have its hash", i, s->n_pieces, at, at + n);
+    return LAM_RAISE(err, LAM_E_DIGEST, "%.250s: piece %zu of %zu (data bytes %zu to %zu) does not have its hash",
+                     s->file.path ? s->file.path : "memory", i, s->n_pieces, at, at + n);
 }
 
 const struct lam_slm_entry *lam_slm_find(const struct lam_slm *s, const char *name)

@@ -25,8 +25,7 @@ void lam_adapter_warn(struct lam_adapter_import *import, const char *format, ...
         text[used] = 0;
         return;
     }
-    for (char *c = text + used; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    lam_clean_line(text + used);
     strcpy(text + used + n, "\n");
 }
 

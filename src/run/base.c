@@ -87,7 +87,9 @@ static lam_code open_name(struct lam_base *b, const char *path, lam_error *err)
 {
     const char *name = json_string_value(json_object_get(json_object_get(b->model->file->metadata, "source"), "name"));
     b->name = lam_strdup(name ? name : lam_path_base(path));
-    return b->name ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    if (!b->name) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    lam_clean_line(b->name);
+    return LAM_OK;
 }
 
 lam_code lam_base_open(lam_engine *engine, const char *path, lam_verify verify, lam_base **out, lam_error *err)
