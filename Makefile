@@ -28,10 +28,10 @@ LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
 
-.PHONY: all run test tests test-asan test-tsan deps wasm fuzz mutants bench install clean
+.PHONY: all run test tests test-asan test-tsan deps wasm fuzz mutants bench install uninstall clean
 .SECONDARY:
 
-all: $(B)/lamina $(B)/liblamina.a $(B)/liblamina.so $(B)/lamina.pc $(B)/examples/hello $(B)/examples/story
+all: $(B)/lamina $(B)/liblamina.a $(B)/liblamina.so $(B)/examples/hello $(B)/examples/story
 
 JOBS := -j$(shell nproc 2>/dev/null || echo 2)
 
@@ -69,12 +69,6 @@ test-tsan:
 	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/tsan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=thread" LDFLAGS="-fsanitize=thread" all tests
 	@tools/run_tests.sh $(B)/tsan $(TESTS:$(B)/%=$(B)/tsan/%)
 
-$(B)/lamina.pc: Makefile
-	@mkdir -p $(@D)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: Lamina' \
-	    'Description: quantised transformer bases with exact, reversible adapter overlays' 'Version: $(VERSION)' \
-	    'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -llamina' 'Libs.private: -lpthread -lm' 'Cflags: -I$${includedir}' > $@
-
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/lamina
 	install -m 755 $(B)/lamina $(DESTDIR)$(PREFIX)/bin/
@@ -82,10 +76,17 @@ install: all
 	install -m 755 $(B)/liblamina.so $(DESTDIR)$(PREFIX)/lib/liblamina.so.$(VERSION)
 	ln -sf liblamina.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblamina.so.0
 	ln -sf liblamina.so.0 $(DESTDIR)$(PREFIX)/lib/liblamina.so
-	install -m 644 $(B)/lamina.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PKGS@|$(PKGS)|' lamina.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lamina.pc
 	install -m 644 include/lamina/*.h $(DESTDIR)$(PREFIX)/include/lamina/
 	install -d $(DESTDIR)$(PREFIX)/share/lamina
 	install -m 644 data/stories260K-Q8_0.gguf data/LICENSE.stories260K $(DESTDIR)$(PREFIX)/share/lamina/
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || echo "not root: run ldconfig, or set LD_LIBRARY_PATH=$(PREFIX)/lib"
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/lamina $(DESTDIR)$(PREFIX)/lib/liblamina.a $(DESTDIR)$(PREFIX)/lib/liblamina.so* \
+	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/lamina.pc
+	rm -rf $(DESTDIR)$(PREFIX)/include/lamina $(DESTDIR)$(PREFIX)/share/lamina
 
 # One instruction set a file; the flags never reach another file.
 $(B)/src/kernels/%_avx2.o: ISA = -mavx2 -mf16c
@@ -118,8 +119,8 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/liblamina.a
 	@echo '  LD  $@'
 	@$(CC) $(LDFLAGS) $(TEST_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
-# Tests that hold parsers to a memory bound (tests/alloc_meter.h).
-$(addprefix $(B)/tests/test_,gguf safetensors slm): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+# Tests that hold parsers to a memory bound (tests/alloc_meter.h), or take memory away from them.
+$(addprefix $(B)/tests/test_,gguf safetensors slm hostile): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
 include fuzz/fuzz.mk

@@ -7,7 +7,6 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 make --no-print-directory B="$build" PREFIX="$root" install >/dev/null
 export PKG_CONFIG_PATH="$root/lib/pkgconfig"
-sed "s|^prefix=.*|prefix=$root|" -i "$root/lib/pkgconfig/lamina.pc"
 "$root/bin/lamina" import data/stories260K-Q8_0.gguf -o "$root/stories.slm" -q
 cc -std=c11 examples/hello.c $(pkg-config --cflags --libs lamina) -o "$root/hello-shared"
 cc -std=c11 examples/hello.c -Wl,-Bstatic $(pkg-config --cflags --libs lamina) -Wl,-Bdynamic \
@@ -21,3 +20,6 @@ nm -D --defined-only "$root/lib/liblamina.so" | awk '$2 == "T" { print $3 }' | s
 grep -ho 'lam_[a-z0-9_]*(' include/lamina/*.h | tr -d '(' | sort -u >"$root/declared"
 comm -23 "$root/exported" "$root/declared" | if grep .; then echo "exported, but not in include/lamina"; exit 1; fi
 wc -l examples/hello.c | awk '$1 >= 60 { print "examples/hello.c has " $1 " lines"; exit 1 }'
+# And what was installed can be removed.
+make --no-print-directory B="$build" PREFIX="$root" uninstall >/dev/null
+find "$root" -type f -path '*lamina*' -not -name '*.slm' | if grep .; then echo "left by uninstall"; exit 1; fi

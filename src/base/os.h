@@ -37,6 +37,7 @@ lam_code lam_writer_commit(struct lam_writer *w, lam_error *err);
 /* Remove the temporary file; frees w. NULL is allowed. */
 void lam_writer_abort(struct lam_writer *w);
 
+/* True too for a link to nothing: whoever opens it says what is wrong, instead of going on without the file. */
 bool lam_path_exists(const char *path);
 bool lam_path_is_dir(const char *path);
 /* Create a folder and its parents (mode 0755). */

@@ -156,11 +156,12 @@ lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *byt
 
 uint64_t lam_writer_offset(const struct lam_writer *w) { return w->offset; }
 
+/* Some file systems have no sync of folders: EINVAL. */
 static lam_code sync_folder(const char *folder, lam_error *err)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     lam_code code = LAM_OK;
-    if (fd < 0 || fsync(fd) != 0) code = lam_raise_errno(err, "sync", folder);
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) code = lam_raise_errno(err, "sync", folder);
     if (fd >= 0) close(fd);
     return code;
 }
@@ -183,7 +184,11 @@ void lam_writer_abort(struct lam_writer *w)
     writer_free(w);
 }
 
-bool lam_path_exists(const char *path) { return access(path, F_OK) == 0; }
+bool lam_path_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
 
 bool lam_path_is_dir(const char *path)
 {

@@ -66,7 +66,7 @@ static lam_code read_layer_types(const json_t *config, struct lam_config *c, lam
     const json_t *types = json_object_get(config, "layer_types"), *pattern = json_object_get(config, "sliding_window_pattern");
     if (!pattern) pattern = json_object_get(config, "_sliding_window_pattern");
     if (!types || json_is_null(types)) {
-        json_int_t p = json_is_integer(pattern) ? json_integer_value(pattern) : PATTERN;
+        json_int_t p = pattern && !json_is_null(pattern) ? json_integer_value(pattern) : PATTERN; /* 0 if it is no integer */
         if (p < 1 || p > LAM_MAX_LAYERS) return LAM_RAISE(err, LAM_E_FORMAT, "sliding_window_pattern %lld", (long long)p);
         set_pattern(c, (uint32_t)p);
         return LAM_OK;
@@ -82,23 +82,33 @@ static lam_code read_layer_types(const json_t *config, struct lam_config *c, lam
     return LAM_OK;
 }
 
-static double number_or(const json_t *config, const char *key, double otherwise)
+static lam_code read_local_theta(const json_t *config, double *theta, lam_error *err)
 {
-    const json_t *value = json_object_get(config, key);
-    return json_is_number(value) ? json_number_value(value) : otherwise;
+    const json_t *ropes = NULL, *local = NULL;
+    const char *type = "default";
+    LAM_TRY(lam_hf_object(config, "rope_parameters", &ropes, err));
+    LAM_TRY(lam_hf_object(ropes, "sliding_attention", &local, err));
+    LAM_TRY(lam_hf_text(local, "rope_type", &type, err));
+    if (strcmp(type, "default") != 0)
+        return LAM_RAISE(err, LAM_E_UNSUPPORTED, "rope_parameters: sliding_attention of type %s", type);
+    LAM_TRY(lam_hf_number(local, "rope_theta", false, theta, err));
+    return lam_hf_number(config, "rope_local_base_freq", false, theta, err);
 }
 
 static lam_code from_hf(const json_t *config, struct lam_config *c, lam_error *err)
 {
+    double theta = LOCAL_THETA, softcap = 0.0, scalar = 256.0;
     LAM_TRY(read_layer_types(config, c, err));
-    double window = number_or(config, "sliding_window", 4096);
-    if (window < 1 || window > UINT32_MAX) return LAM_RAISE(err, LAM_E_FORMAT, "sliding_window %g", window);
-    c->window = (uint32_t)window;
-    const json_t *local = json_object_get(json_object_get(config, "rope_parameters"), "sliding_attention");
-    set_shared(c, number_or(config, "rope_local_base_freq", number_or(local, "rope_theta", LOCAL_THETA)));
-    c->logit_softcap = (float)number_or(config, "final_logit_softcapping", 0.0);
+    c->window = 4096;
+    LAM_TRY(lam_hf_u32(config, "sliding_window", false, &c->window, err));
+    if (c->window == 0) return LAM_RAISE(err, LAM_E_FORMAT, "sliding_window is 0");
+    LAM_TRY(read_local_theta(config, &theta, err));
+    set_shared(c, theta);
+    LAM_TRY(lam_hf_number(config, "final_logit_softcapping", false, &softcap, err));
+    c->logit_softcap = (float)softcap;
     /* attn_logit_softcapping stands in the configuration, but Gemma 3's attention never applies it (unlike Gemma 2's). */
-    c->attention_scale = (float)(1.0 / sqrt(number_or(config, "query_pre_attn_scalar", 256.0)));
+    LAM_TRY(lam_hf_number(config, "query_pre_attn_scalar", false, &scalar, err));
+    c->attention_scale = (float)(1.0 / sqrt(scalar));
     return LAM_OK;
 }
 

@@ -48,6 +48,12 @@ lam_code lam_config_from_gguf(const struct lam_gguf *g, struct lam_config *out, 
 /* config: the parsed config.json. */
 lam_code lam_config_from_hf(const json_t *config, struct lam_config *out, lam_error *err);
 
+/* A field of config.json; *out stays where it is absent or null. LAM_E_FORMAT if it is of another type or, where required, missing. */
+lam_code lam_hf_u32(const json_t *config, const char *key, bool required, uint32_t *out, lam_error *err);
+lam_code lam_hf_number(const json_t *object, const char *key, bool required, double *out, lam_error *err);
+lam_code lam_hf_text(const json_t *object, const char *key, const char **out, lam_error *err);
+lam_code lam_hf_object(const json_t *object, const char *key, const json_t **out, lam_error *err);
+
 /* Sizes that the forward pass can run: LAM_E_FORMAT or LAM_E_LIMIT names the field. */
 lam_code lam_config_check(const struct lam_config *c, lam_error *err);
 

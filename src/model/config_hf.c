@@ -44,7 +44,7 @@ static lam_code refuse_unknown_keys(const json_t *config, lam_error *err)
     return LAM_OK;
 }
 
-static lam_code read_u32(const json_t *config, const char *key, bool required, uint32_t *out, lam_error *err)
+lam_code lam_hf_u32(const json_t *config, const char *key, bool required, uint32_t *out, lam_error *err)
 {
     const json_t *value = json_object_get(config, key);
     if (!value || json_is_null(value))
@@ -55,13 +55,31 @@ static lam_code read_u32(const json_t *config, const char *key, bool required, u
     return LAM_OK;
 }
 
-static lam_code read_number(const json_t *object, const char *key, bool required, double *out, lam_error *err)
+lam_code lam_hf_number(const json_t *object, const char *key, bool required, double *out, lam_error *err)
 {
     const json_t *value = json_object_get(object, key);
     if (!value || json_is_null(value))
         return required ? LAM_RAISE(err, LAM_E_FORMAT, "config.json: %s is missing", key) : LAM_OK;
     if (!json_is_number(value)) return LAM_RAISE(err, LAM_E_FORMAT, "config.json: %s is not a number", key);
     *out = json_number_value(value);
+    return LAM_OK;
+}
+
+lam_code lam_hf_text(const json_t *object, const char *key, const char **out, lam_error *err)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value)) return LAM_OK;
+    if (!json_is_string(value)) return LAM_RAISE(err, LAM_E_FORMAT, "config.json: %s is not a text", key);
+    *out = json_string_value(value);
+    return LAM_OK;
+}
+
+lam_code lam_hf_object(const json_t *object, const char *key, const json_t **out, lam_error *err)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value)) return LAM_OK;
+    if (!json_is_object(value)) return LAM_RAISE(err, LAM_E_FORMAT, "config.json: %s is not an object", key);
+    *out = value;
     return LAM_OK;
 }
 
@@ -72,19 +90,21 @@ static lam_code read_yarn(const json_t *o, struct lam_rope *r, lam_error *err)
     const json_t *mscale = json_object_get(o, "mscale"), *truncate = json_object_get(o, "truncate");
     if (mscale && !json_is_null(mscale)) return LAM_RAISE(err, LAM_E_UNSUPPORTED, "rope_scaling: yarn with mscale");
     if (json_is_false(truncate)) return LAM_RAISE(err, LAM_E_UNSUPPORTED, "rope_scaling: yarn with truncate false");
-    LAM_TRY(read_number(o, "beta_fast", false, &r->beta_fast, err));
-    LAM_TRY(read_number(o, "beta_slow", false, &r->beta_slow, err));
+    LAM_TRY(lam_hf_number(o, "beta_fast", false, &r->beta_fast, err));
+    LAM_TRY(lam_hf_number(o, "beta_slow", false, &r->beta_slow, err));
     r->attention_factor = 0.1 * lam_log64(r->factor) + 1.0;
-    return read_number(o, "attention_factor", false, &r->attention_factor, err);
+    return lam_hf_number(o, "attention_factor", false, &r->attention_factor, err);
 }
 
 /* o: rope_scaling of transformers 4 or one entry of rope_parameters of transformers 5; may be NULL. */
 static lam_code read_scaling(const json_t *o, uint32_t context, struct lam_rope *r, lam_error *err)
 {
-    const char *type = json_string_value(json_object_get(o, "rope_type"));
-    if (!type) type = json_string_value(json_object_get(o, "type"));
+    const char *type = NULL;
+    LAM_TRY(lam_hf_text(o, "type", &type, err));
+    LAM_TRY(lam_hf_text(o, "rope_type", &type, err));
+    if (!type && json_object_get(o, "factor")) return LAM_RAISE(err, LAM_E_FORMAT, "rope_scaling: a factor without a type");
     if (!type || strcmp(type, "default") == 0) return LAM_OK;
-    LAM_TRY(read_number(o, "factor", true, &r->factor, err));
+    LAM_TRY(lam_hf_number(o, "factor", true, &r->factor, err));
     if (!(r->factor > 0.0)) return LAM_RAISE(err, LAM_E_FORMAT, "rope_scaling: factor %g", r->factor);
     r->original_context = context;
     if (strcmp(type, "linear") == 0) {
@@ -92,11 +112,11 @@ static lam_code read_scaling(const json_t *o, uint32_t context, struct lam_rope 
         r->original_context = 0;
         return LAM_OK;
     }
-    LAM_TRY(read_number(o, "original_max_position_embeddings", false, &r->original_context, err));
+    LAM_TRY(lam_hf_number(o, "original_max_position_embeddings", false, &r->original_context, err));
     if (strcmp(type, "llama3") == 0) {
         r->scaling = LAM_ROPE_LLAMA3;
-        LAM_TRY(read_number(o, "low_freq_factor", true, &r->low_freq_factor, err));
-        return read_number(o, "high_freq_factor", true, &r->high_freq_factor, err);
+        LAM_TRY(lam_hf_number(o, "low_freq_factor", true, &r->low_freq_factor, err));
+        return lam_hf_number(o, "high_freq_factor", true, &r->high_freq_factor, err);
     }
     if (strcmp(type, "yarn") == 0) {
         r->scaling = LAM_ROPE_YARN;
@@ -105,21 +125,35 @@ static lam_code read_scaling(const json_t *o, uint32_t context, struct lam_rope 
     return LAM_RAISE(err, LAM_E_UNSUPPORTED, "rope_scaling of type %s", type);
 }
 
+static lam_code refuse_unknown_rope_keys(const json_t *o, lam_error *err)
+{
+    static const char *const known[] = {"rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
+                                        "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "truncate",
+                                        "partial_rotary_factor"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)o, key, value)
+        if (!json_is_null(value) && !listed(key, known, sizeof known / sizeof *known))
+            return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "config.json: rope_scaling: %s is not known and may change results", key);
+    return LAM_OK;
+}
+
 static lam_code read_rope(const json_t *config, struct lam_config *c, lam_error *err)
 {
     c->rope = (struct lam_rope){.theta = 10000.0, .attention_factor = 1.0};
     if (strcmp(c->arch->name, "gemma3") == 0) c->rope.theta = 1000000.0;
-    const json_t *o = json_object_get(config, "rope_parameters");
-    const json_t *global = json_object_get(o, "full_attention");
-    if (global) o = global;
-    if (!o || json_is_null(o)) o = json_object_get(config, "rope_scaling");
-    LAM_TRY(read_number(config, "rope_theta", false, &c->rope.theta, err));
-    LAM_TRY(read_number(o, "rope_theta", false, &c->rope.theta, err));
+    const json_t *o = NULL;
+    LAM_TRY(lam_hf_object(config, "rope_scaling", &o, err));
+    LAM_TRY(lam_hf_object(config, "rope_parameters", &o, err));
+    LAM_TRY(lam_hf_object(o, "full_attention", &o, err));
+    LAM_TRY(lam_hf_number(config, "rope_theta", false, &c->rope.theta, err));
+    LAM_TRY(lam_hf_number(o, "rope_theta", false, &c->rope.theta, err));
     double partial = 1.0;
-    LAM_TRY(read_number(config, "partial_rotary_factor", false, &partial, err));
-    LAM_TRY(read_number(o, "partial_rotary_factor", false, &partial, err));
+    LAM_TRY(lam_hf_number(config, "partial_rotary_factor", false, &partial, err));
+    LAM_TRY(lam_hf_number(o, "partial_rotary_factor", false, &partial, err));
     if (partial != 1.0) return LAM_RAISE(err, LAM_E_UNSUPPORTED, "partial_rotary_factor %g", partial);
-    return read_scaling(o, c->n_context, &c->rope, err);
+    LAM_TRY(read_scaling(o, c->n_context, &c->rope, err));
+    return refuse_unknown_rope_keys(o, err);
 }
 
 static lam_code check_features(const json_t *config, const struct lam_config *c, lam_error *err)
@@ -129,8 +163,9 @@ static lam_code check_features(const json_t *config, const struct lam_config *c,
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "config.json: quantization_config (a quantised checkpoint); import the GGUF instead");
     if (json_is_true(json_object_get(config, "use_bidirectional_attention")))
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "config.json: use_bidirectional_attention");
-    const char *act = json_string_value(json_object_get(config, "hidden_activation"));
-    if (!act) act = json_string_value(json_object_get(config, "hidden_act"));
+    const char *act = NULL;
+    LAM_TRY(lam_hf_text(config, "hidden_act", &act, err));
+    LAM_TRY(lam_hf_text(config, "hidden_activation", &act, err));
     const char *wanted = c->activation == LAM_SILU ? "silu" : "gelu_pytorch_tanh";
     if (act && strcmp(act, wanted) != 0)
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "config.json: activation %s (%s has %s)", act, c->arch->name, wanted);
@@ -150,24 +185,26 @@ lam_code lam_config_from_hf(const json_t *config, struct lam_config *out, lam_er
     c.arch = lam_arch_by_hf_type(type);
     if (!c.arch) return LAM_RAISE(err, LAM_E_ARCHITECTURE, "model_type %s is not one that we run (%s)", type, lam_arch_names());
     LAM_TRY(refuse_unknown_keys(config, err));
-    LAM_TRY(read_u32(config, "num_hidden_layers", true, &c.n_layers, err));
-    LAM_TRY(read_u32(config, "hidden_size", true, &c.d_model, err));
-    LAM_TRY(read_u32(config, "intermediate_size", true, &c.d_ff, err));
-    LAM_TRY(read_u32(config, "num_attention_heads", true, &c.n_heads, err));
-    LAM_TRY(read_u32(config, "vocab_size", true, &c.n_vocab, err));
-    LAM_TRY(read_u32(config, "max_position_embeddings", true, &c.n_context, err));
+    LAM_TRY(lam_hf_u32(config, "num_hidden_layers", true, &c.n_layers, err));
+    LAM_TRY(lam_hf_u32(config, "hidden_size", true, &c.d_model, err));
+    LAM_TRY(lam_hf_u32(config, "intermediate_size", true, &c.d_ff, err));
+    LAM_TRY(lam_hf_u32(config, "num_attention_heads", true, &c.n_heads, err));
+    LAM_TRY(lam_hf_u32(config, "vocab_size", true, &c.n_vocab, err));
+    LAM_TRY(lam_hf_u32(config, "max_position_embeddings", true, &c.n_context, err));
     c.n_kv_heads = c.n_heads;
-    LAM_TRY(read_u32(config, "num_key_value_heads", false, &c.n_kv_heads, err));
+    LAM_TRY(lam_hf_u32(config, "num_key_value_heads", false, &c.n_kv_heads, err));
     c.head_dim = c.n_heads ? c.d_model / c.n_heads : 0;
-    LAM_TRY(read_u32(config, "head_dim", false, &c.head_dim, err));
+    LAM_TRY(lam_hf_u32(config, "head_dim", false, &c.head_dim, err));
     double eps = 1e-6;
-    LAM_TRY(read_number(config, "rms_norm_eps", false, &eps, err));
+    LAM_TRY(lam_hf_number(config, "rms_norm_eps", false, &eps, err));
     c.norm_eps = (float)eps;
     c.norm_offset = c.arch->hf_norm_offset;
     c.activation = c.arch->activation;
     c.rope_interleaved = c.arch->hf_rope_interleaved;
     c.attention_scale = c.head_dim ? (float)(1.0 / sqrt((double)c.head_dim)) : 0.0f;
     const json_t *tied = json_object_get(config, "tie_word_embeddings");
+    if (tied && !json_is_boolean(tied) && !json_is_null(tied))
+        return LAM_RAISE(err, LAM_E_FORMAT, "config.json: tie_word_embeddings is neither true nor false");
     c.tied = json_is_boolean(tied) ? json_is_true(tied) : c.arch->hf_tied_default;
     LAM_TRY(check_features(config, &c, err));
     LAM_TRY(read_rope(config, &c, err));

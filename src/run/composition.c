@@ -3,6 +3,7 @@
 #include "run/objects.h"
 
 #include <math.h>
+#include <string.h>
 
 lam_code lam_adapter_load(lam_base *base, const char *path, bool waive, lam_adapter **out, lam_error *err)
 {
@@ -62,7 +63,7 @@ static lam_code validate(const struct lam_base *base, lam_adapter *const adapter
         if (!isfinite(weights[i]))
             return LAM_RAISE(err, LAM_E_ARGUMENT, "adapter %s: its weight is not finite", adapters[i]->staged->name);
         for (size_t j = 0; j < i; j++)
-            if (adapters[j] == adapters[i])
+            if (strcmp(adapters[j]->staged->digest, adapters[i]->staged->digest) == 0)
                 return LAM_RAISE(err, LAM_E_DUPLICATE, "adapter %s occurs twice", adapters[i]->staged->name);
     }
     return LAM_OK;

@@ -191,9 +191,11 @@ static lam_code read_model(struct lam_hf *hf, const json_t *model)
     if (dropout && !json_is_null(dropout) && json_number_value(dropout) != 0)
         return LAM_RAISE(hf->err, LAM_E_UNSUPPORTED, "tokenizer.json: dropout");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    for (int i = 0; i < 2; i++)
-        if (json_string_length(json_object_get(model, affixes[i])) > 0)
+    for (int i = 0; i < 2; i++) {
+        const json_t *affix = json_object_get(model, affixes[i]);
+        if (affix && !json_is_null(affix) && (!json_is_string(affix) || json_string_length(affix) > 0))
             return LAM_RAISE(hf->err, LAM_E_UNSUPPORTED, "tokenizer.json: %s", affixes[i]);
+    }
     const struct { const char *name; uint32_t flag; } flags[] = {
         {"fuse_unk", LAM_VOCAB_FUSE_UNKNOWN}, {"byte_fallback", LAM_VOCAB_BYTE_FALLBACK}, {"ignore_merges", LAM_VOCAB_IGNORE_MERGES}};
     for (int i = 0; i < 3; i++) {
@@ -201,7 +203,10 @@ static lam_code read_model(struct lam_hf *hf, const json_t *model)
         LAM_TRY(lam_hf_bool(model, flags[i].name, &set, hf->err));
         if (set) hf->flags |= flags[i].flag;
     }
-    if (json_is_string(json_object_get(model, "unk_token"))) hf->flags |= LAM_VOCAB_EMIT_UNKNOWN;
+    const json_t *unk = json_object_get(model, "unk_token");
+    if (unk && !json_is_null(unk) && json_string_length(unk) == 0)
+        return LAM_RAISE(hf->err, LAM_E_FORMAT, "tokenizer.json: unk_token is no token");
+    if (json_is_string(unk)) hf->flags |= LAM_VOCAB_EMIT_UNKNOWN;
     if (!json_is_object(json_object_get(model, "vocab"))) return LAM_RAISE(hf->err, LAM_E_FORMAT, "tokenizer.json: no vocabulary");
     return LAM_OK;
 }
@@ -315,7 +320,10 @@ static lam_code import(struct lam_hf *hf, const json_t *generation, uint8_t **by
     LAM_TRY(lam_hf_known_fields(hf->tokenizer, "the file", fields, hf->err));
     hf->kind = lam_hf_kind(hf->tokenizer);
     LAM_TRY(read_model(hf, model));
-    LAM_TRY(count_ids(json_object_get(model, "vocab"), json_object_get(hf->tokenizer, "added_tokens"), &n, hf->err));
+    const json_t *added = json_object_get(hf->tokenizer, "added_tokens");
+    if (added && !json_is_array(added) && !json_is_null(added))
+        return LAM_RAISE(hf->err, LAM_E_FORMAT, "tokenizer.json: added_tokens is not a list");
+    LAM_TRY(count_ids(json_object_get(model, "vocab"), added, &n, hf->err));
     LAM_TRY(lam_vocab_out_new(hf->kind, &hf->out, hf->err));
     struct entry *entries = lam_alloc(n, sizeof *entries);
     lam_code code = entries ? fill(hf, generation, entries, n) : LAM_RAISE(hf->err, LAM_E_NO_MEMORY, "%u tokens", n);
