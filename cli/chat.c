@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RAW_TOKENS 128 /* of an answer without a chat template, unless -n is given */
+#define LEAST_FREE 256 /* tokens that an answer leaves to the next message in a large context */
+
 static bool add_message(struct chat *c, const char *role, const char *content)
 {
     lam_message *longer = realloc(c->messages, (c->n_messages + 1) * sizeof *longer);
@@ -78,7 +81,8 @@ static lam_code feed_difference(struct chat *c, const struct tokens *t, lam_erro
 {
     size_t same = 0, context = lam_session_context(c->session);
     if (t->n >= context)
-        return fail(err, LAM_E_CONTEXT, "the conversation has %zu tokens, the context %zu: /reset begins anew, -c sets it", t->n, context);
+        return fail(err, LAM_E_CONTEXT, "with this message the conversation has %zu tokens, the context room for %zu: /reset begins anew, "
+                    "-c sets the context; nothing was changed", t->n, context);
     while (same < c->n_fed && same + 1 < t->n && c->fed[same] == t->ids[same]) same++;
     lam_code code = lam_session_truncate(c->session, same, err);
     if (code == LAM_OK) code = feed_prompt(c->o, c->session, t->ids + same, t->n - same, err);
@@ -98,16 +102,36 @@ static lam_code begin_session(struct chat *c, lam_error *err)
     return c->fed ? LAM_OK : fail_memory(err);
 }
 
+/* How many tokens an answer may have without -n: the next message finds a quarter of the context (LEAST_FREE at most), or else half of what
+ * is left. A model without a template need not end by itself. */
+static size_t answer_limit(const struct chat *c)
+{
+    size_t context = lam_session_context(c->session), room = context - lam_session_length(c->session);
+    size_t keep = context / 4 < LEAST_FREE ? context / 4 : LEAST_FREE;
+    size_t most = room - (keep < room / 2 ? keep : room / 2);
+    return !uses_template(c->o, c->all) && most > RAW_TOKENS ? RAW_TOKENS : most;
+}
+
+/* Why the answer ended, where that was neither its own end nor what -n or the default allows to each. */
+static void print_ending(const struct chat *c, bool at_limit, size_t limit)
+{
+    size_t used = lam_session_length(c->session), context = lam_session_context(c->session);
+    bool plain = c->o->tokens.given || (!uses_template(c->o, c->all) && limit == RAW_TOKENS);
+    if (process_signal()) fprintf(c->talk, "(stopped)\n");
+    else if (used == context) fprintf(c->talk, "(the context of %zu tokens is full: /reset begins anew, -c sets it)\n", context);
+    else if (at_limit && !plain)
+        fprintf(c->talk, "(stopped to leave room: %zu of %zu tokens of the context are used; /reset begins anew, -c sets it)\n", used, context);
+}
+
 static lam_code generate(struct chat *c, lam_error *err)
 {
-    size_t generated = 0;
+    size_t generated = 0, limit = (size_t)count_or(c->o->tokens, answer_limit(c));
     c->reply_len = 0;
     if (c->colour) fputs("\033[36m", stdout);
-    lam_code code = lam_generate(c->session, &c->o->sampling, (size_t)count_or(c->o->tokens, SIZE_MAX), take_reply, c, &generated, err);
+    lam_code code = lam_generate(c->session, &c->o->sampling, limit, take_reply, c, &generated, err);
     print_now(c->colour ? "\033[0m\n" : "\n");
     if (code != LAM_OK) return code;
-    if (process_signal()) fprintf(c->talk, "(stopped)\n");
-    else if (lam_session_length(c->session) == lam_session_context(c->session)) fprintf(c->talk, "(the context is full)\n");
+    print_ending(c, generated == limit, limit);
     return add_message(c, "assistant", c->reply_len ? c->reply : "") ? LAM_OK : fail_memory(err);
 }
 
@@ -126,11 +150,14 @@ static lam_code answer(struct chat *c, lam_error *err)
     return code;
 }
 
-static lam_code turn(struct chat *c, const char *line, lam_error *err)
+static lam_code turn(struct chat *c, char *line, lam_error *err)
 {
-    size_t before = c->n_messages;
-    if (line[0] == '/') return chat_command(c, line, err);
-    if (!line[0]) return LAM_OK;
+    size_t before = c->n_messages, blanks = strspn(line, " \t"), end = strlen(line);
+    if (!line[blanks]) return LAM_OK;
+    if (line[blanks] == '/') {
+        while (line[end - 1] == ' ' || line[end - 1] == '\t') line[--end] = 0;
+        return chat_command(c, line + blanks, err);
+    }
     lam_code code = add_message(c, "user", line) ? answer(c, err) : fail_memory(err);
     if (code != LAM_OK) chat_forget(c, before); /* the turn never happened */
     return code;
@@ -184,7 +211,8 @@ static void greet(const struct chat *c)
     if (c->o->quiet) return;
     chat_print_composition(c);
     if (!c->all->info.has_chat_template)
-        fprintf(c->talk, "This model has no chat template: it continues what you write, as text (as with --raw).\n");
+        fprintf(c->talk, "This model has no chat template: it continues what you write, as text (as with --raw)%s.\n",
+                c->o->tokens.given ? "" : ", by 128 tokens at most (-n)");
     fprintf(c->talk, "/help lists the commands.\n");
 }
 

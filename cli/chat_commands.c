@@ -1,3 +1,5 @@
+#define _POSIX_C_SOURCE 200809L
+
 #include "chat.h"
 
 #include "report.h"
@@ -5,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_adapters(const struct chat *c)
 {
@@ -92,13 +95,46 @@ static lam_code obtain(struct chat *c, const struct adapter_option *option, stru
     return LAM_OK;
 }
 
+static bool is_number(const char *text)
+{
+    char *end;
+    strtod(text, &end);
+    return end != text && !*end;
+}
+
+/* "NAME W" for NAME=W, and a weight that is no number behind a loaded adapter's name. */
+static lam_code check_spelling(const struct chat *c, const char *text, lam_error *err)
+{
+    char front[256];
+    const char *blank = strrchr(text, ' '), *equals = strrchr(text, '=');
+    if (find_adapter(c, text) || access(text, F_OK) == 0) return LAM_OK;
+    if (blank && is_number(blank + 1))
+        return fail(err, LAM_E_ARGUMENT, "the weight stands behind a '=', without blanks: /adapter %.*s=%s", (int)strcspn(text, " \t="), text,
+                    blank + 1);
+    snprintf(front, sizeof front, "%.*s", equals ? (int)(equals - text) : 0, text);
+    if (equals && find_adapter(c, front) && !is_number(equals + 1))
+        return fail(err, LAM_E_ARGUMENT, "%s: the weight \"%.100s\" is not a number", front, equals + 1);
+    return LAM_OK;
+}
+
+/* A copy of path, in which the home folder stands for a "~" in front; owned. */
+static char *expand_home(const char *path)
+{
+    const char *home = strncmp(path, "~/", 2) == 0 ? getenv("HOME") : NULL;
+    size_t room = (home ? strlen(home) : 0) + strlen(path) + 1;
+    char *out = malloc(room);
+    if (out) snprintf(out, room, "%s%s", home ? home : "", home ? path + 1 : path);
+    return out;
+}
+
 /* NAME[=W]: a loaded adapter by its name, else a file. Nothing changes unless the composition can be made. */
 static lam_code use_adapter(struct chat *c, const char *text, lam_error *err)
 {
-    struct adapter_option option;
+    struct adapter_option option = {0};
     struct named_adapter *a = NULL;
     bool loaded = false;
-    lam_code code = adapter_option_parse(text, &option, err);
+    lam_code code = check_spelling(c, text, err);
+    if (code == LAM_OK) code = adapter_option_parse(text, &option, err);
     if (code == LAM_OK) code = obtain(c, &option, &a, &loaded, err);
     free(option.path);
     if (code != LAM_OK) return code;
@@ -112,7 +148,12 @@ static lam_code use_adapter(struct chat *c, const char *text, lam_error *err)
 
 static lam_code do_adapter(struct chat *c, const char *argument, lam_error *err)
 {
-    if (*argument) return use_adapter(c, argument, err);
+    if (*argument) {
+        char *path = expand_home(argument);
+        lam_code code = path ? use_adapter(c, path, err) : fail_memory(err);
+        free(path);
+        return code;
+    }
     print_adapters(c);
     if (!c->all->n_adapters) fprintf(c->talk, "no adapter is loaded; /adapter FILE loads one\n");
     return LAM_OK;

@@ -75,6 +75,7 @@ int cmd_tokenize(struct options *o)
     lam_code code = open_vocabulary(o, &all, &err);
     if (code == LAM_OK) code = given_or_input(o->n_rest ? o->rest[0] : o->prompt, &text, &err);
     unsigned flags = o->raw ? 0 : LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL;
+    if (code == LAM_OK) note_replaced(o, &text);
     if (code == LAM_OK) code = lam_tokenize(all.base, text.bytes, text.len, flags, &tokens.ids, &tokens.n, &err);
     int status = code == LAM_OK ? print_tokens(o, &all, &tokens) : report(o, &err);
     free(text.bytes);

@@ -14,11 +14,15 @@ int cmd_verify(struct options *o)
     lam_import_options options = {.progress = progress_step, .progress_context = &progress};
     double start = now_seconds();
     progress_begin(&progress, o, false);
+    lam_source_kind kind;
     lam_code code = lam_verify_file(path, &options, root, &err);
     progress_end(&progress);
     double seconds = now_seconds() - start, bytes = file_bytes(path);
     if (code != LAM_OK) {
+        lam_error none;
         about(&err, path);
+        if (lam_source_detect(path, &kind, &none) == LAM_OK && (kind == LAM_SOURCE_HF_MODEL || kind == LAM_SOURCE_PEFT_ADAPTER))
+            hint(&err, "import it first");
         return report(o, &err);
     }
     if (o->json)

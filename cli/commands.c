@@ -22,11 +22,13 @@ static const char *const perplexity_options[] = {"model", "adapter", "waive", "c
 static const char *const bench_options[] = {"model", "adapter", "waive", "prefill", "tokens", "threads", "verify", "json", "quiet",
     "help", NULL};
 
-static const char adapter_notes[] =
-    "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n";
+static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
+static const char run_notes[] =
+    "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n"
+    "In a chat, `rlwrap lamina run ...` (a program of its own) lets you edit and recall lines.\n";
 
 static const struct command commands[] = {
-    {"run", cmd_run, "[MODEL]", "write text, or chat on a terminal", run_options, adapter_notes,
+    {"run", cmd_run, "[MODEL]", "write text, or chat on a terminal", run_options, run_notes,
      "  lamina run model.gguf -p \"Why is the sky blue?\"\n"
      "  lamina run model.slm -a poet.slm=0.7 --raw --echo -p \"Once upon a time\" -n 100 --seed 1\n"
      "  lamina run model.gguf                    a chat; /help lists its commands\n"
@@ -93,6 +95,6 @@ void command_print_help(const struct command *c)
 {
     printf("Usage: lamina %s %s [OPTIONS]\n\n%c%s.\n%s", c->name, c->arguments, toupper((unsigned char)c->summary[0]), c->summary + 1,
            c->notes ? c->notes : "");
-    options_print_help(c->options);
+    options_print_help(c->options, c->run == cmd_import ? import_model_help : NULL);
     printf("\nExamples:\n%s", c->examples);
 }

@@ -14,9 +14,10 @@
 
 static bool find_shipped(char *path)
 {
-    static const char *const places[] = {"/../share/lamina/" SHIPPED, "/../data/" SHIPPED};
+    static const char *const places[] = {"/share/lamina/" SHIPPED, "/data/" SHIPPED}; /* in the folder above */
     if (!process_folder(path, MODEL_PATH)) return false;
-    size_t len = strlen(path);
+    char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (len + strlen(places[i]) >= MODEL_PATH) return false;
         strcpy(path + len, places[i]);
@@ -42,6 +43,7 @@ bool choose_model(struct options *o, size_t least, size_t most, char *path)
 {
     if (!o->model && o->n_rest > least) {
         o->model = *o->rest++;
+        o->bare_model = true;
         o->n_rest--;
     }
     if (o->n_rest > most) {

@@ -1,13 +1,20 @@
 /* lamina: the command line. Each command is a file of its own, cmd_<name>.c. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "commands.h"
 #include "process.h"
 #include "report.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int unknown_command(const struct options *o, const char *name, const struct command *near)
 {
+    const char *dot = strrchr(name, '.');
+    bool file = (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".slm") == 0)) || access(name, F_OK) == 0;
+    if (file) return usage(o, "no command \"%s\"; lamina run %s runs a model", name, name);
+    if (strcmp(name, "chat") == 0) return usage(o, "no command \"chat\"; lamina run MODEL chats, on a terminal");
     if (near) return usage(o, "no command \"%s\"; did you mean %s?", name, near->name);
     return usage(o, "no command \"%s\"", name);
 }

@@ -8,6 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What helps where the cache or the model's name is in the way. */
+static lam_code explain(const struct options *o, const char *path, lam_error *err)
+{
+    bool first = o->bare_model && (strcmp(o->command, "run") == 0 || strcmp(o->command, "tokenize") == 0);
+    about(err, path);
+    if (err->code == LAM_E_LIMIT && strstr(err->message, "bytes are needed, the limit is"))
+        hint(err, "raise LAMINA_CACHE_MAX, or run `lamina import SOURCE -o FILE.slm` and use FILE.slm");
+    else if (err->code == LAM_E_NOT_FOUND && path == o->model && first && !o->prompt && !o->token_ids && !o->n_rest)
+        hint(err, "the first word is the MODEL, -p gives the prompt");
+    return err->code;
+}
+
 static lam_code open_cached(const struct options *o, struct opened *out, lam_error *err)
 {
     struct progress progress;
@@ -29,7 +41,7 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     if (code != LAM_OK) return code;
     code = open_cached(o, out, err);
     if (code == LAM_OK) code = lam_base_open(out->engine, out->cached_base->path, o->verify, &out->base, err);
-    if (code != LAM_OK) return about(err, o->model);
+    if (code != LAM_OK) return explain(o, o->model, err);
     out->base_path = out->cached_base->path;
     lam_base_describe(out->base, &out->info);
     out->load_seconds = now_seconds() - start;
@@ -65,7 +77,7 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     progress_end(&progress);
     if (code == LAM_OK) code = lam_adapter_load(all->base, cached.path, o->waive, &n->adapter, err);
     lam_cache_release(&cached);
-    if (code != LAM_OK) return about(err, a->path);
+    if (code != LAM_OK) return explain(o, a->path, err);
     if (imported.warnings[0]) note(o, "%s: %s", a->path, imported.warnings);
     lam_adapter_describe(n->adapter, &info);
     if (info.n_no_effect) note(o, "%s: %zu of %zu modules have no effect: their B is all zero", a->path, info.n_no_effect, info.n_modules);

@@ -40,7 +40,7 @@ static const struct option_spec specs[] = {
     {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
     {0, "echo", NULL, KIND_SWITCH, AT(echo), 0, 0, "print the prompt before its continuation"},
     {'n', "tokens", "N", KIND_COUNT, AT(tokens), 0, ANY_COUNT,
-     "tokens to generate at most (default: 256 for text, 128 for bench;\nan answer in a chat ends where the model ends it)"},
+     "tokens to generate at most (default: 256 for text, 128 for bench and\nfor an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
     {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 256)"},
     {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
     {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
@@ -70,7 +70,7 @@ static const struct option_spec *spec_named(const char *name, size_t len)
     return NULL;
 }
 
-void options_print_help(const char *const *names)
+void options_print_help(const char *const *names, const char *model_help)
 {
     printf("\nOptions:\n");
     for (; *names; names++) {
@@ -80,7 +80,7 @@ void options_print_help(const char *const *names)
         if (s->letter) snprintf(letter, sizeof letter, "-%c, ", s->letter);
         snprintf(left, sizeof left, "%s--%s %s", letter, s->name, s->argument ? s->argument : "");
         printf("  %-30s ", left);
-        for (const char *c = s->help; *c; c++) printf(*c == '\n' ? "\n%33s" : "%.1s", *c == '\n' ? "" : c);
+        for (const char *c = model_help && s->at == AT(model) ? model_help : s->help; *c; c++) printf(*c == '\n' ? "\n%33s" : "%.1s", *c == '\n' ? "" : c);
         printf("\n");
     }
 }
@@ -128,19 +128,29 @@ static bool set_verify(struct options *o, const char *text)
     return false;
 }
 
+/* Whether the first len bytes of text name a file. */
+static bool is_front_a_file(const char *text, size_t len)
+{
+    char *front = strndup(text, len);
+    bool found = front && access(front, F_OK) == 0;
+    free(front);
+    return found;
+}
+
 lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err)
 {
     const char *equals = strrchr(text, '=');
     char *end = NULL;
     double weight = equals ? strtod(equals + 1, &end) : 1.0;
-    bool weighted = equals && end != equals + 1 && *end == 0;
-    if (weighted && access(text, F_OK) == 0) weighted = false;
-    size_t len = weighted ? (size_t)(equals - text) : strlen(text);
-    *out = (struct adapter_option){.path = malloc(len + 1), .weight = weighted ? weight : 1.0};
+    bool number = equals && end != equals + 1 && *end == 0, weighted = equals && access(text, F_OK) != 0;
+    size_t front = equals ? (size_t)(equals - text) : 0, len = weighted && number ? front : strlen(text);
+    *out = (struct adapter_option){.path = malloc(len + 1), .weight = weighted && number ? weight : 1.0};
     if (!out->path) return fail_memory(err);
     memcpy(out->path, text, len);
     out->path[len] = 0;
     if (len == 0) return fail(err, LAM_E_ARGUMENT, "\"%s\" names no adapter", text);
+    if (weighted && !number && is_front_a_file(text, front))
+        return fail(err, LAM_E_ARGUMENT, "%.200s: no file has this name, and \"%.200s\" behind the '=' is not a number", text, equals + 1);
     if (isfinite(out->weight)) return LAM_OK;
     return fail(err, LAM_E_ARGUMENT, "%s: the weight \"%s\" is not a finite number", out->path, equals + 1);
 }
@@ -206,6 +216,14 @@ static bool unknown(const struct options *o, const char *argument, const char *c
     return false;
 }
 
+/* Whether the argument behind one that needs a file is rather the next option. */
+static bool is_next_option(const struct option_spec *s, const char *argument)
+{
+    const char *value;
+    return strncmp(s->argument, "FILE", 4) == 0 && argument[0] == '-' && argument[1] && find_spec(argument, &value) &&
+           access(argument, F_OK) != 0;
+}
+
 /* argv[*i], and the next one if it is the option's value. */
 static bool parse_one(int argc, char **argv, int *i, const char *const *names, struct options *o)
 {
@@ -214,7 +232,7 @@ static bool parse_one(int argc, char **argv, int *i, const char *const *names, s
     if (!s) return unknown(o, argument, names);
     if (!takes(names, s)) return usage(o, "%s does not take --%s", o->command, s->name), false;
     if (value && !s->argument) return usage(o, "--%s takes no value: %s", s->name, argument), false;
-    if (!value && s->argument && *i + 1 < argc) value = argv[++*i];
+    if (!value && s->argument && *i + 1 < argc && !is_next_option(s, argv[*i + 1])) value = argv[++*i];
     if (s->argument && (!value || (!*value && s->kind == KIND_TEXT && s->at != AT(prompt) && s->at != AT(system))))
         return usage(o, "--%s needs %s", s->name, s->argument), false;
     return set_option(o, s, value);

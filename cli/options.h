@@ -25,6 +25,7 @@ struct options {
     struct count tokens, prefill, threads, context, chunk, top_k, seed;
     lam_sampling sampling;
     bool raw, echo, json, tensors, waive, quiet, help;
+    bool bare_model;       /* the model was named without -m */
     lam_verify verify;
     char **rest;           /* what is no option, borrowed from argv */
     size_t n_rest;
@@ -38,8 +39,8 @@ void options_release(struct options *o);
 /* Whether argv[first..argc) asks for JSON, also where it cannot be parsed. */
 bool options_want_json(int argc, char **argv, int first);
 
-/* The help of the options in names. */
-void options_print_help(const char *const *names);
+/* The help of the options in names; model_help (may be NULL) stands in place of the usual one of -m. */
+void options_print_help(const char *const *names, const char *model_help);
 
 uint64_t count_or(struct count c, uint64_t otherwise);
 

@@ -85,13 +85,6 @@ bool check_prompt_options(const struct options *o)
     return true;
 }
 
-/* Puts what helps behind a message. */
-static void hint(lam_error *err, const char *help)
-{
-    size_t len = strlen(err->message);
-    snprintf(err->message + len, sizeof err->message - len, "; %s", help);
-}
-
 static lam_code chat_tokens(const struct options *o, const struct opened *all, const struct text *text, struct tokens *out, lam_error *err)
 {
     lam_message messages[2];
@@ -102,12 +95,34 @@ static lam_code chat_tokens(const struct options *o, const struct opened *all, c
     if (o->system) messages[count++] = (lam_message){"system", o->system};
     messages[count++] = (lam_message){"user", text->bytes};
     lam_code code = lam_chat_format(all->base, messages, count, true, &formatted, err);
-    if (code == LAM_E_UTF8) return fail(err, code, "the prompt is not UTF-8, which a chat template needs; --raw takes any bytes");
+    if (code == LAM_E_UTF8) return fail(err, code, "the prompt is not UTF-8, which a chat template needs; --raw puts U+FFFD for what is none");
     if (code == LAM_E_TEMPLATE) hint(err, "--raw takes the text as it is");
     if (code != LAM_OK) return code;
     code = lam_tokenize(all->base, formatted, strlen(formatted), LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL, &out->ids, &out->n, err);
     lam_memory_free(formatted);
     return code;
+}
+
+/* Bytes of the character at s[0..n), n >= 1, or 0 if it is not well-formed (Unicode 15.0, table 3-7). */
+static size_t character_length(const unsigned char *s, size_t n)
+{
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    unsigned char least = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80, most = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (len > n || (len > 1 && (s[1] < least || s[1] > most))) return 0;
+    for (size_t i = 2; i < len; i++)
+        if (s[i] < 0x80 || s[i] > 0xbf) return 0;
+    return len;
+}
+
+void note_replaced(const struct options *o, const struct text *text)
+{
+    size_t bad = 0;
+    for (size_t at = 0; at < text->len;) {
+        size_t n = character_length((const unsigned char *)text->bytes + at, text->len - at);
+        if (n == 0) bad++;
+        at += n ? n : 1;
+    }
+    if (bad) note(o, "%zu of %zu bytes of the text are no UTF-8; U+FFFD stands in their place", bad, text->len);
 }
 
 lam_code check_system(const struct options *o, const struct opened *all, lam_error *err)
@@ -126,7 +141,10 @@ lam_code read_prompt(const struct options *o, const struct opened *all, struct t
     if (input && text->len == 0) return fail(err, LAM_E_ARGUMENT, "the prompt is empty: standard input held no text");
     if (o->token_ids) code = parse_token_ids(o->token_ids, out, err);
     else if (uses_template(o, all)) code = chat_tokens(o, all, text, out, err);
-    else code = lam_tokenize(all->base, text->bytes, text->len, LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
+    else {
+        note_replaced(o, text);
+        code = lam_tokenize(all->base, text->bytes, text->len, LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
+    }
     if (code != LAM_OK || out->n) return code;
     return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
 }

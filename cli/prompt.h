@@ -21,6 +21,9 @@ lam_code read_whole(const char *path, struct text *out, lam_error *err);
 /* given, or standard input if it is NULL. */
 lam_code given_or_input(const char *given, struct text *out, lam_error *err);
 
+/* A note of how many bytes are no UTF-8, if any: lam_tokenize replaces them. */
+void note_replaced(const struct options *o, const struct text *text);
+
 /* "1,2, 3" → tokens. */
 lam_code parse_token_ids(const char *list, struct tokens *out, lam_error *err);
 

@@ -57,6 +57,12 @@ lam_code about(lam_error *err, const char *path)
     return err->code;
 }
 
+void hint(lam_error *err, const char *help)
+{
+    size_t len = strlen(err->message);
+    snprintf(err->message + len, sizeof err->message - len, "; %s", help);
+}
+
 /* The message; if it quotes bytes that are not UTF-8, with a '?' for each that is not ASCII. */
 static json_t *message_json(const lam_error *err)
 {

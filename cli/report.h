@@ -20,6 +20,9 @@ lam_code fail_memory(lam_error *err);
 /* Puts "path: " in front of a message that does not name path. Returns err->code. */
 lam_code about(lam_error *err, const char *path);
 
+/* Puts what helps behind a message. */
+void hint(lam_error *err, const char *help);
+
 /* Prints value and a line end, and releases it. NULL, as json_pack gives for text that is not UTF-8, is an error. Returns the exit
  * status. */
 int print_json(const struct options *o, json_t *value);

@@ -22,11 +22,11 @@ size_t word_distance(const char *a, const char *b)
     return table[n][m];
 }
 
-/* Near: a third of the letters wrong at most, or a beginning of three letters and more. */
+/* Near: a third of the letters wrong at most, or one is a beginning of the other, of three letters and more. */
 const char *nearer_word(const char *typed, const char *best, const char *candidate)
 {
-    size_t distance = word_distance(typed, candidate), len = strlen(typed);
-    if (len >= 3 && strncmp(typed, candidate, len) == 0) distance = 1;
+    size_t distance = word_distance(typed, candidate), len = strlen(typed), shorter = least(len, strlen(candidate));
+    if (shorter >= 3 && strncmp(typed, candidate, shorter) == 0) distance = 1;
     if (distance > (len + 2) / 3) return best;
     return best && word_distance(typed, best) <= distance ? best : candidate;
 }

@@ -412,14 +412,19 @@ static const struct {
     const char *base; /* NULL: llama-gqa */
 } cases[] = {
     {"another prefix", ONLY_Q, PREFIXED ".lora_B.weight F32 64x4\n" PREFIXED ".lora_A.weight F32 4x64", LAM_E_UNMATCHED,
-     "tensors that match no module of the base (2): " PREFIXED ".lora_A.weight, " PREFIXED ".lora_B.weight", NULL},
+     "tensors that match no module of the base (2): " PREFIXED ".lora_A.weight, and 1 more", NULL},
     {"no prefix", ONLY_Q, "model.layers.0.self_attn.q_proj.lora_A.weight F32 4x64\nmodel.layers.0.self_attn.q_proj.lora_B.weight F32 64x4",
      LAM_E_UNMATCHED, "model.layers.0.self_attn.q_proj.lora_A.weight, model", NULL},
     {"one foreign layer", "\"r\": 4, \"target_modules\": [\"q_proj\"]",
      Q_PAIR "\n@model.layers.9.self_attn.q_proj.lora_A.weight F32 4x64\n@model.layers.9.self_attn.q_proj.lora_B.weight F32 64x4",
-     LAM_E_UNMATCHED, "tensors that match no module of the base (2): base_model.model.model.layers.9.", NULL},
+     LAM_E_UNMATCHED, "made for another model: it has 10 layers or more, the base 2; tensors that match no module of the base (2): "
+     "base_model.model.model.layers.9.", NULL},
     {"half of the modules", "\"r\": 4, \"target_modules\": [\"q_proj\"]", Q_PAIR, LAM_E_UNMATCHED,
-     "modules that adapter_config.json means, without tensors (1): model.layers.1.self_attn.q_proj", NULL},
+     "made for another model: it has 1 layer, the base 2; modules that adapter_config.json means, without tensors (1): "
+     "model.layers.1.self_attn.q_proj", NULL},
+    {"a module of a layer that has others", "\"r\": 4, \"target_modules\": [\"q_proj\", \"layers.0.self_attn.v_proj\"]",
+     Q_PAIR "\n" Q1 ".lora_A.weight F32 4x64\n" Q1 ".lora_B.weight F32 64x4", LAM_E_UNMATCHED,
+     "modules that adapter_config.json means, without tensors (1): model.layers.0.self_attn.v_proj", NULL},
     {"outside of the targets", ONLY_Q, Q_PAIR "\n" V_PAIR, LAM_E_UNMATCHED,
      "tensors of modules that adapter_config.json does not mean (2): base_model.model.model.layers.0.self_attn.v_proj.lora_A", NULL},
     {"no targets", "\"target_modules\": []", Q_PAIR, LAM_E_UNMATCHED, "does not mean", NULL},
@@ -429,7 +434,7 @@ static const struct {
     {"stray rope factors", ONLY_Q, Q_PAIR "\nrope_freqs.weight F32 8", LAM_E_UNMATCHED, "rope_freqs.weight", NULL},
     {"a distilgpt2 adapter", "\"r\": 8, \"fan_in_fan_out\": true, \"target_modules\": [\"c_attn\"]",
      "@transformer.h.0.attn.c_attn.lora_A.weight F32 8x16\n@transformer.h.0.attn.c_attn.lora_B.weight F32 48x8", LAM_E_UNMATCHED,
-     "tensors that match no module of the base (2): base_model.model.transformer.h.0.attn.c_attn.lora_A.weight", NULL},
+     "made for another model, or saved under other names: tensors that match no module of the base (2): base_model.model.transformer.h.0.attn.c_attn.lora_A.weight", NULL},
     {"transposed, square", ONLY_Q, Q ".lora_A.weight F32 64x4\n" Q ".lora_B.weight F32 4x64", LAM_E_TRANSPOSED, "A [64, 4] and B [4, 64]", NULL},
     {"transposed", ONLY_V, V ".lora_A.weight F32 64x4\n" V ".lora_B.weight F32 4x32", LAM_E_TRANSPOSED, "attn_v", NULL},
     {"B transposed", ONLY_V, V ".lora_A.weight F32 4x64\n" V ".lora_B.weight F32 4x32", LAM_E_TRANSPOSED, "attn_v", NULL},
@@ -437,6 +442,11 @@ static const struct {
      LAM_E_AMBIGUOUS, "square (64)", NULL},
     {"wrong width", ONLY_V, V ".lora_A.weight F32 4x60\n" V ".lora_B.weight F32 32x4", LAM_E_SHAPE, "A [4, 60] and B [32, 4]; blk.0.attn_v takes A "
      "[rank, 64] and B [32, rank]", NULL},
+    {"another width in every module", "\"r\": 4, \"target_modules\": [\"q_proj\"]",
+     Q ".lora_A.weight F32 4x576\n" Q ".lora_B.weight F32 576x4\n" Q1 ".lora_A.weight F32 4x576\n" Q1 ".lora_B.weight F32 576x4", LAM_E_SHAPE,
+     "made for another model: 2 of its 2 modules have other shapes than the base's. base_model.model.model.layers.0.self_attn.q_proj.lora_A", NULL},
+    {"another width in one module", "\"r\": 4, \"target_modules\": [\"q_proj\"]",
+     Q_PAIR "\n" Q1 ".lora_A.weight F32 4x576\n" Q1 ".lora_B.weight F32 576x4", LAM_E_SHAPE, "1 of its 2 modules", NULL},
     {"a vector as factor", ONLY_V, V ".lora_A.weight F32 256\n" V ".lora_B.weight F32 32x4", LAM_E_SHAPE, "1 dimensions", NULL},
     {"A without B", ONLY_V, V ".lora_A.weight F32 4x64", LAM_E_MISSING_PAIR, "v_proj.lora_A.weight", NULL},
     {"B without A", ONLY_V, V ".lora_B.weight F32 32x4", LAM_E_MISSING_PAIR, "v_proj.lora_B.weight", NULL},
@@ -502,8 +512,22 @@ static void a_list_too_long_says_how_many_are_left(void **state)
     put_tensors(dir, lines.data, 0);
     lam_str_release(&lines);
     refused("40 foreign tensors", dir, base_of("llama-gqa"), LAM_E_UNMATCHED,
-            "tensors that match no module of the base (40): base_model.model.model.layers.10.self_attn.q_proj.lora_A.weight, base_model.model.model.layers.11.");
-    refused("40 foreign tensors", dir, base_of("llama-gqa"), LAM_E_UNMATCHED, ", and 35 more");
+            "made for another model: it has 49 layers or more, the base 2; tensors that match no module of the base (40): "
+            "base_model.model.model.layers.10.self_attn.q_proj.lora_A.weight, base_model.model.model.layers.11.self_attn.q_proj.lora_A.weight, and 38 more");
+}
+
+/* Three names of 150 bytes do not fit a message: as many as do are there in full. */
+static void a_message_is_never_cut_within_a_name(void **state)
+{
+    (void)state;
+    struct lam_str lines = {0};
+    for (int i = 0; i < 3; i++)
+        assert_true(lam_str_printf(&lines, "%s@model.layers.%d.%0110d.end F32 1", i ? "\n" : "", 7 + i, 0));
+    const char *dir = fresh_folder("case");
+    put_config(dir, ONLY_Q);
+    put_tensors(dir, lines.data, 0);
+    lam_str_release(&lines);
+    refused("3 long names", dir, base_of("llama-gqa"), LAM_E_UNMATCHED, "0.end, and 2 more");
 }
 
 static void golden_refusals_name_the_reason(void **state)
@@ -521,7 +545,7 @@ static void golden_refusals_name_the_reason(void **state)
     }
     /* A copy of the base's embedding can be compared with the base's only where no precision was lost. */
     refused("embedding on Q4_0", ADAPTERS "llama-gqa/embed-with-base", base_of("llama-gqa-q4_0"), LAM_E_METHOD, "embed_tokens.base_layer.weight");
-    refused("another architecture", ADAPTERS "qwen2-tied/all-r4", base_of("llama-gqa"), LAM_E_UNMATCHED, "layers.2.");
+    refused("another architecture", ADAPTERS "qwen2-tied/all-r4", base_of("llama-gqa"), LAM_E_UNMATCHED, "it has 3 layers or more, the base 2");
     refused("another architecture", ADAPTERS "qwen2-tied/all-r4.gguf", base_of("llama-gqa"), LAM_E_WRONG_BASE, "qwen2");
 }
 
@@ -774,7 +798,7 @@ static void ggufs_are_refused_by_code(void **state)
         {{"llama", "lora", 8, NULL, NULL, GV ".lora_a Q8_0 64x4\n" GV ".lora_b F32 4x32"}, LAM_E_DTYPE, "Q8_0"},
         {{"llama", "lora", 8, NULL, NULL, GV_PAIR "\nblk.0.attn_norm.weight F32 64x1"}, LAM_E_METHOD, "blk.0.attn_norm.weight"},
         {{"llama", "lora", 8, NULL, NULL, GV_PAIR "\nblk.7.attn_v.weight.lora_a F32 64x4\nblk.7.attn_v.weight.lora_b F32 4x32"},
-         LAM_E_UNMATCHED, "tensors that match no module of the base (2): blk.7.attn_v.weight.lora_a, blk.7.attn_v.weight.lora_b"},
+         LAM_E_UNMATCHED, "it has 8 layers or more, the base 2; tensors that match no module of the base (2): blk.7.attn_v.weight.lora_a, blk.7.attn_v.weight.lora_b"},
         {{"llama", "lora", 8, NULL, NULL, GV_PAIR "\nrope_freqs.weight F32 8x1"}, LAM_E_UNMATCHED, "rope_freqs.weight"},
         {{"llama", "lora", 8, NULL, NULL, "token_embd.weight.lora_a F32 4x290\ntoken_embd.weight.lora_b F32 4x64"}, LAM_E_TOKENIZER, "290"},
     };
@@ -843,7 +867,8 @@ int main(void)
         cmocka_unit_test(adapters_of_peft_are_taken_whole), cmocka_unit_test(ranks_and_alphas_follow_the_patterns),
         cmocka_unit_test(peft_and_gguf_give_the_same_adapter), cmocka_unit_test(tensors_equal_llama_cpps_conversion),
         cmocka_unit_test(biases_follow_the_rows), cmocka_unit_test(faults_are_refused_by_code_and_leave_nothing),
-        cmocka_unit_test(a_list_too_long_says_how_many_are_left), cmocka_unit_test(golden_refusals_name_the_reason),
+        cmocka_unit_test(a_list_too_long_says_how_many_are_left), cmocka_unit_test(a_message_is_never_cut_within_a_name),
+        cmocka_unit_test(golden_refusals_name_the_reason),
         cmocka_unit_test(files_and_folders_are_refused_precisely), cmocka_unit_test(limits_and_cancelling_leave_nothing),
         cmocka_unit_test(paths_and_key_names_do_not_matter), cmocka_unit_test(an_import_is_deterministic),
         cmocka_unit_test(factors_keep_their_types), cmocka_unit_test(a_tokenizer_must_be_the_bases),

@@ -7,6 +7,7 @@ Needs nothing but Python and, for the metadata, the zstd program. Exit status 1 
 """
 import hashlib
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -98,7 +99,9 @@ def main(path):
     header = f[:88] + bytes(32) + f[120:124] + bytes(4)
     inner = sha(b"\0", header, f[meta_at:meta_at + meta_len], f[vocab_at:vocab_at + vocab_len], f[dir_at:names_at + name_end])
     check(file_root == sha(b"\1", inner, weights_root), "file_root")
-    text = subprocess.run(["zstd", "-dc"], input=f[meta_at:meta_at + meta_len], capture_output=True, check=True).stdout
+    unpacked = subprocess.run(["zstd", "-dc"], input=f[meta_at:meta_at + meta_len], capture_output=True)
+    check(unpacked.returncode == 0, "metadata: " + unpacked.stderr.decode(errors="replace").strip())
+    text = unpacked.stdout
     check(len(text) == raw and isinstance(json.loads(text), dict), "metadata")
 
     print(f"{path}: {('base', 'adapter')[kind]}, flags {flags}, {size} bytes, {n_pieces} pieces, vocabulary {vocab_len} bytes")
@@ -112,4 +115,8 @@ def main(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    if not shutil.which("zstd"):
+        sys.exit("tools/slm_dissect.py: the program zstd is missing, which unpacks the metadata: apt-get install zstd")
     main(sys.argv[1])

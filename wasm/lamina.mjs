@@ -2,7 +2,8 @@
 // The command line, compiled to WebAssembly, under Node 18 or later: node wasm/lamina.mjs ARGUMENTS…
 // LAMINA_WASM names another module than build/wasm/lamina.wasm.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { Exit, wasiImports } from './wasi.mjs';
 
 function load() {
@@ -15,10 +16,14 @@ function load() {
     }
 }
 
+// The program cannot tell where it lies: the model that ships, if no other one is set.
+const shipped = fileURLToPath(new URL('../data/stories260K-Q8_0.gguf', import.meta.url));
+const model = process.env.LAMINA_MODEL || (existsSync(shipped) ? shipped : '');
+
 let instance;
 const imports = wasiImports({
     args: ['lamina', ...process.argv.slice(2)],
-    env: { ...process.env, PWD: process.cwd() }, // folder.c goes there
+    env: { ...process.env, LAMINA_MODEL: model, PWD: process.cwd() }, // folder.c goes there
     memory: () => instance.exports.memory,
 });
 ({ instance } = await WebAssembly.instantiate(load(), { wasi_snapshot_preview1: imports }));

@@ -9,8 +9,8 @@
  * Objects are counted: what is made from another keeps it alive, so handles may be closed in any order.
  *
  * Every fallible function returns LAM_OK or a code and fills *err (which may be NULL). Out parameters are set to NULL on
- * failure, and nothing else has changed. Paths are UTF-8. Distinct sessions of one engine may be used from distinct threads
- * only one call at a time; the engine serialises them. */
+ * failure, and nothing else has changed. Paths are UTF-8. Any thread may call, but no two of
+ * them with the same session at once. An engine computes one thing at a time: a call on another session waits for its turn. */
 #ifndef LAMINA_LAMINA_H
 #define LAMINA_LAMINA_H
 
@@ -127,7 +127,8 @@ typedef struct lam_message {
     const char *role;    /* "system", "user", "assistant" */
     const char *content; /* UTF-8 */
 } lam_message;
-/* The model's own chat template over messages[n] → *text, freed with lam_memory_free. LAM_E_TEMPLATE if there is none or it fails. */
+/* The model's own chat template over messages[n] → *text, freed with lam_memory_free. LAM_E_TEMPLATE if there is none or it fails, LAM_E_UTF8
+ * if a message is not UTF-8. */
 LAM_API lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt,
                                  char **text, lam_error *err);
 /* SHA-256 of bytes[len], as text. */
@@ -145,7 +146,8 @@ LAM_API size_t lam_session_context(const lam_session *session);
 /* Borrowed. */
 LAM_API const char *lam_session_composition_id(const lam_session *session);
 
-/* Called with the logits of one position, logits[n_vocab], valid during the call. Returning false cancels. */
+/* Called with the logits of one position, logits[n_vocab], valid during the call. Returning false cancels. It must not call
+ * back into the engine that calls it: that would wait for itself. */
 typedef bool (*lam_logits_fn)(void *context, size_t position, const float *logits, size_t n_vocab);
 
 /* Appends tokens[n] to the history. each (may be NULL) gets the logits of every new position in order; the last ones are
@@ -158,7 +160,8 @@ LAM_API lam_code lam_session_feed(lam_session *session, const uint32_t *tokens, 
  * After every other failure all are as before: LAM_E_WRONG_BASE, LAM_E_DUPLICATE, LAM_E_LIMIT (more sessions than max_rows),
  * LAM_E_CONTEXT, LAM_E_TOKEN, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err);
-/* Logits after the last token fed, [n_vocab], borrowed until the next call; NULL for an empty history. */
+/* Logits after the last token fed, [n_vocab], borrowed until the next call; NULL for an empty history and after
+ * lam_session_truncate made it shorter, until something is fed. */
 LAM_API const float *lam_session_logits(const lam_session *session);
 /* Shortens the history to length tokens. */
 LAM_API lam_code lam_session_truncate(lam_session *session, size_t length, lam_error *err);

@@ -30,6 +30,8 @@ static lam_code check_identity(const uint8_t *h, size_t len, lam_error *err)
     if (memcmp(h, "SLM1", 4) == 0 || memcmp(h, "SLM2", 4) == 0)
         return LAM_RAISE(err, LAM_E_LEGACY, ".slm: the obsolete format %.4s; import the model again", (const char *)h);
     if (memcmp(h, "0MLS", 4) == 0) return LAM_RAISE(err, LAM_E_BYTE_ORDER, ".slm: written for the other byte order");
+    if (memcmp(h, "GGUF", 4) == 0)
+        return LAM_RAISE(err, LAM_E_MAGIC, "a GGUF file, not an .slm file; import it first (lam_import_base, lam_import_adapter)");
     if (memcmp(h, "SLM0", 4) != 0) return LAM_RAISE(err, LAM_E_MAGIC, "not an .slm file");
     const uint16_t one = 1;
     if (*(const uint8_t *)&one != 1) return LAM_RAISE(err, LAM_E_BYTE_ORDER, ".slm: this machine is big-endian");

@@ -43,8 +43,32 @@ static bool fits(const struct lam_import_module *m, struct reading r)
     return r.a_in == m->d_in && r.b_out == m->d_out && r.a_rank == r.b_rank;
 }
 
+/* Factors of other widths than the module's, however they are read. */
+static bool has_other_shape(const struct lam_import_module *m)
+{
+    if (m->a.n_dims != 2 || m->b.n_dims != 2) return false;
+    for (int turned = 0; turned < 4; turned++) {
+        struct reading r = read_shapes(m, turned & 1, turned & 2);
+        if (fits(m, r) || (turned == 0 && r.a_in == m->d_in && r.b_out == m->d_out)) return false;
+    }
+    return true;
+}
+
+/* Says for how many modules this is so, and shows m. */
+static lam_code raise_other_shape(const struct lam_adapter_import *import, const struct lam_import_module *m, struct reading r, lam_error *err)
+{
+    size_t n = 0, n_modules = 0;
+    for (size_t i = 0; i < import->n_modules; i++) {
+        n_modules += has_factor(&import->modules[i]);
+        n += has_factor(&import->modules[i]) && has_other_shape(&import->modules[i]);
+    }
+    return LAM_RAISE(err, LAM_E_SHAPE, "made for another model: %zu of its %zu modules have other shapes than the base's. %.150s: "
+                     "factors A " SHAPE " and B " SHAPE "; %s takes A [rank, %u] and B [%u, rank]", n, n_modules, m->a.tensor, r.a_rank,
+                     r.a_in, r.b_out, r.b_rank, m->name, m->d_in, m->d_out);
+}
+
 /* The shapes do not fit as they should: says why. */
-static lam_code raise_shape(const struct lam_import_module *m, struct reading r, lam_error *err)
+static lam_code raise_shape(const struct lam_adapter_import *import, const struct lam_import_module *m, struct reading r, lam_error *err)
 {
     for (int turned = 1; turned < 4; turned++)
         if (fits(m, read_shapes(m, turned & 1, turned & 2)))
@@ -57,12 +81,11 @@ static lam_code raise_shape(const struct lam_import_module *m, struct reading r,
                          m->kind == LAM_MODULE_EMBEDDING ? r.a_in : r.b_out, m->kind == LAM_MODULE_EMBEDDING ? m->d_in : m->d_out);
     if (r.a_in == m->d_in && r.b_out == m->d_out)
         return LAM_RAISE(err, LAM_E_RANK, "%.150s: A has rank %" PRIu64 ", B has rank %" PRIu64, m->a.tensor, r.a_rank, r.b_rank);
-    return LAM_RAISE(err, LAM_E_SHAPE, "%.150s: factors A " SHAPE " and B " SHAPE "; %s takes A [rank, %u] and B [%u, rank]",
-                     m->a.tensor, r.a_rank, r.a_in, r.b_out, r.b_rank, m->name, m->d_in, m->d_out);
+    return raise_other_shape(import, m, r, err);
 }
 
 /* A pair is ambiguous only if both factors are square: one that is not tells how both lie, having come from one program. */
-static lam_code check_factors(struct lam_import_module *m, lam_error *err)
+static lam_code check_factors(const struct lam_adapter_import *import, struct lam_import_module *m, lam_error *err)
 {
     const struct lam_part *parts[] = {&m->a, &m->b};
     for (int i = 0; i < 2; i++) {
@@ -72,7 +95,7 @@ static lam_code check_factors(struct lam_import_module *m, lam_error *err)
             return LAM_RAISE(err, LAM_E_RANK, "tensor %.200s is " SHAPE ": rank 0", parts[i]->tensor, parts[i]->rows, parts[i]->cols);
     }
     struct reading r = read_shapes(m, false, false);
-    if (!fits(m, r)) return raise_shape(m, r, err);
+    if (!fits(m, r)) return raise_shape(import, m, r, err);
     if (m->rank && m->rank != r.a_rank)
         return LAM_RAISE(err, LAM_E_RANK, "%.150s: rank %" PRIu64 ", the configuration says %u", m->a.tensor, r.a_rank, m->rank);
     if (r.a_rank == m->d_in && r.a_rank == m->d_out)
@@ -116,7 +139,7 @@ lam_code lam_adapter_check(struct lam_adapter_import *import, lam_error *err)
     LAM_TRY(check_pairs(import, err));
     for (size_t i = 0; i < import->n_modules; i++) {
         struct lam_import_module *m = &import->modules[i];
-        if (has_factor(m)) LAM_TRY(check_factors(m, err));
+        if (has_factor(m)) LAM_TRY(check_factors(import, m, err));
         if (m->bias.tensor) LAM_TRY(check_bias(m, err));
         n_changed += has_factor(m) || m->bias.tensor;
     }

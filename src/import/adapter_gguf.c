@@ -53,7 +53,7 @@ static lam_code check_metadata(struct lam_adapter_import *import, const struct l
         return LAM_RAISE(err, LAM_E_METHOD, "adapter method %.*s; Lamina supports lora", (int)(len < 100 ? len : 100), text);
     LAM_TRY(lam_gguf_string(g, "general.architecture", true, &text, &len, err));
     if (!text_is(text, len, import->config.arch->name))
-        return LAM_RAISE(err, LAM_E_WRONG_BASE, "an adapter for the architecture %.*s, the base is %s",
+        return LAM_RAISE(err, LAM_E_WRONG_BASE, "made for another model: its architecture is %.*s, the base's %s",
                          (int)(len < 100 ? len : 100), text, import->config.arch->name);
     return check_keys(import, g, err);
 }
@@ -94,8 +94,7 @@ static lam_code take_tensors(struct lam_adapter_import *import, const struct lam
     struct lam_names unmatched = {0};
     lam_code code = LAM_OK;
     for (size_t i = 0; i < g->n_tensors && code == LAM_OK; i++) code = take_tensor(import, &g->tensors[i], &unmatched, err);
-    if (code == LAM_OK && unmatched.n)
-        code = lam_names_raise(&unmatched, LAM_E_UNMATCHED, "tensors that match no module of the base", err);
+    if (code == LAM_OK && unmatched.n) code = lam_adapter_raise_unmatched(import, &unmatched, g->n_tensors, err);
     lam_names_release(&unmatched);
     return code;
 }

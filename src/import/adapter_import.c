@@ -50,22 +50,55 @@ void lam_names_release(struct lam_names *names)
 
 static int compare_texts(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-#define LIST_BYTES 380 /* of an error message's 512, the rest being for what it is about */
+#define MOST_NAMES 3
+#define BRIEF_BYTES 240 /* of an error message's 512: callers put paths before it */
 
 lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *what, lam_error *err)
 {
-    char list[LIST_BYTES];
-    size_t used = 0, i = 0;
+    char list[BRIEF_BYTES];
+    size_t used = 0, i = 0, head = strlen(what), room = head < sizeof list ? sizeof list - head : 0;
     qsort(names->items, names->n, sizeof *names->items, compare_texts);
-    for (; i < names->n; i++) {
+    for (; i < names->n && i < MOST_NAMES; i++) {
         size_t len = strlen(names->items[i]) + (i ? 2 : 0);
-        if (used + len + 1 > sizeof list) break;
+        if (used + len + 1 > room) break;
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names->items[i]);
         used += len;
     }
     if (i == names->n) return LAM_RAISE(err, code, "%s (%zu): %s", what, names->n, list);
-    if (i == 0) return LAM_RAISE(err, code, "%s (%zu): %.300s…, and %zu more", what, names->n, names->items[0], names->n - 1);
-    return LAM_RAISE(err, code, "%s (%zu): %s, and %zu more", what, names->n, list, names->n - i);
+    if (i > 0) return LAM_RAISE(err, code, "%s (%zu): %s, and %zu more", what, names->n, list, names->n - i);
+    const char *dots = strlen(names->items[0]) > 250 ? "…" : "";
+    if (names->n == 1) return LAM_RAISE(err, code, "%s (1): %.250s%s", what, names->items[0], dots);
+    return LAM_RAISE(err, code, "%s (%zu): %.250s%s, and %zu more", what, names->n, names->items[0], dots, names->n - 1);
+}
+
+/* How many layers a model has at least that has this tensor, in PEFT's names ("layers.7.") or GGUF's ("blk.7."); 0: not in a layer. */
+static uint32_t layers_for(const char *tensor)
+{
+    const char *at = strstr(tensor, "layers.");
+    if (at) at += strlen("layers.");
+    else if (strncmp(tensor, "blk.", 4) == 0) at = tensor + 4;
+    uint32_t layer = 0;
+    const char *digit = at;
+    for (; digit && *digit >= '0' && *digit <= '9' && layer < 100000; digit++) layer = layer * 10 + (uint32_t)(*digit - '0');
+    return digit && digit > at && *digit == '.' ? layer + 1 : 0;
+}
+
+lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, struct lam_names *tensors, size_t n_tensors, lam_error *err)
+{
+    static const char what[] = "tensors that match no module of the base";
+    char text[180];
+    uint32_t n_layers = 0;
+    for (size_t i = 0; i < tensors->n; i++) {
+        uint32_t n = layers_for(tensors->items[i]);
+        if (n > n_layers) n_layers = n;
+    }
+    if (n_layers > import->config.n_layers)
+        snprintf(text, sizeof text, "made for another model: it has %u layers or more, the base %u; %s", n_layers, import->config.n_layers, what);
+    else if (tensors->n == n_tensors)
+        snprintf(text, sizeof text, "made for another model, or saved under other names: %s", what);
+    else
+        snprintf(text, sizeof text, "%s", what);
+    return lam_names_raise(tensors, LAM_E_UNMATCHED, text, err);
 }
 
 lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *text, size_t len, lam_error *err)

@@ -80,7 +80,9 @@ struct lam_names {
 };
 lam_code lam_names_add(struct lam_names *names, const char *name, lam_error *err);
 void lam_names_release(struct lam_names *names);
-/* "<what> (<count>): a, b, c", sorted; if not all fit, as many as do and how many more there are. */
+/* "<what> (<count>): a, b, c", sorted; three names at most and not too long a line, then how many more there are. what: 180 bytes at most. */
 lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *what, lam_error *err);
+/* LAM_E_UNMATCHED for those of the source's n_tensors that match no module; says so if the adapter was made for another model. */
+lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, struct lam_names *tensors, size_t n_tensors, lam_error *err);
 
 #endif

@@ -16,6 +16,7 @@
 #include "tensor/tiles.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,13 +195,15 @@ static lam_code take_tensors(struct peft *p, const struct lam_safetensors *file,
     qsort(p->by_hf_name, n, sizeof *p->by_hf_name, compare_hf_names);
     for (size_t i = 0; i < file->n_tensors; i++) LAM_TRY(take_tensor(p, &file->tensors[i], err));
     if (p->unmatched.n == 0) return LAM_OK;
-    return lam_names_raise(&p->unmatched, LAM_E_UNMATCHED, "tensors that match no module of the base", err);
+    return lam_adapter_raise_unmatched(p->import, &p->unmatched, file->n_tensors, err);
 }
 
 /* Which modules the configuration means, with their ranks, against which ones the file has. */
 struct targeting {
     struct lam_names outside; /* tensors of modules that the configuration does not mean */
     struct lam_names empty;   /* modules that it means, without tensors */
+    uint32_t n_layers;        /* the last layer with tensors, plus 1 */
+    uint32_t first_empty;     /* the first layer of a module in empty; LAM_LAYER_NONE: none of them is in a layer */
 };
 
 static bool may_have_bias(enum lam_peft_bias bias, bool targeted)
@@ -216,7 +219,11 @@ static lam_code target_module(struct peft *p, struct lam_import_module *m, struc
     if (!targeted && m->a.tensor) LAM_TRY(lam_names_add(&t->outside, m->a.tensor, err));
     if (!targeted && m->b.tensor) LAM_TRY(lam_names_add(&t->outside, m->b.tensor, err));
     if (m->bias.tensor && !wants_bias) LAM_TRY(lam_names_add(&t->outside, m->bias.tensor, err));
-    if (targeted && !has_factor) LAM_TRY(lam_names_add(&t->empty, m->hf_name, err));
+    if (targeted && !has_factor) {
+        LAM_TRY(lam_names_add(&t->empty, m->hf_name, err));
+        if (m->layer < t->first_empty) t->first_empty = m->layer;
+    }
+    if (has_factor && m->layer != LAM_LAYER_NONE && m->layer >= t->n_layers) t->n_layers = m->layer + 1;
     if (m->has_bias && !m->bias.tensor && wants_bias)
         lam_adapter_warn(p->import, "%s: the file has no bias for it, the base's stays", m->hf_name);
     if (!targeted) return LAM_OK;
@@ -230,7 +237,14 @@ static lam_code target_modules(struct peft *p, struct targeting *t, lam_error *e
     if (t->outside.n)
         return lam_names_raise(&t->outside, LAM_E_UNMATCHED, "tensors of modules that adapter_config.json does not mean", err);
     if (t->empty.n == 0) return LAM_OK;
-    return lam_names_raise(&t->empty, LAM_E_UNMATCHED, "modules that adapter_config.json means, without tensors", err);
+    static const char what[] = "modules that adapter_config.json means, without tensors";
+    char text[180];
+    if (t->n_layers > 0 && t->first_empty != LAM_LAYER_NONE && t->first_empty >= t->n_layers)
+        snprintf(text, sizeof text, "made for another model: it has %u layer%s, the base %u; %s", t->n_layers, t->n_layers == 1 ? "" : "s",
+                 p->import->config.n_layers, what);
+    else
+        snprintf(text, sizeof text, "%s", what);
+    return lam_names_raise(&t->empty, LAM_E_UNMATCHED, text, err);
 }
 
 /* What PEFT passes over in silence or with a warning. */
@@ -295,7 +309,7 @@ static lam_code read_all(struct peft *p, struct lam_safetensors **file, lam_erro
     LAM_TRY(open_tensors(p->folder, file, err));
     LAM_TRY(lam_adapter_check_tokenizer(p->folder, p->import->base, err));
     LAM_TRY(take_tensors(p, *file, err));
-    struct targeting t = {0};
+    struct targeting t = {.first_empty = LAM_LAYER_NONE};
     lam_code code = target_modules(p, &t, err);
     lam_names_release(&t.outside);
     lam_names_release(&t.empty);

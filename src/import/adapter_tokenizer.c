@@ -99,7 +99,7 @@ static lam_code compare_token(const struct lam_vocab *ours, const struct lam_voc
     if (!b)
         return LAM_RAISE(err, LAM_E_TOKENIZER, "the adapter's tokenizer adds token \"%.*s\" (%u); the base has %u tokens",
                          (int)(a_len < 100 ? a_len : 100), (const char *)a, id, base->n_tokens);
-    return LAM_RAISE(err, LAM_E_TOKENIZER, "token %u is \"%.*s\" in the adapter's tokenizer, \"%.*s\" in the base's", id,
+    return LAM_RAISE(err, LAM_E_TOKENIZER, "made for another tokenizer: token %u is \"%.*s\" in the adapter's, \"%.*s\" in the base's", id,
                      (int)(a_len < 100 ? a_len : 100), a ? (const char *)a : "", (int)(b_len < 100 ? b_len : 100), (const char *)b);
 }
 

@@ -51,7 +51,7 @@ static lam_code check_messages(const lam_message *messages, size_t n, lam_error 
 {
     for (size_t i = 0; i < n; i++)
         if (!is_text(messages[i].role) || !is_text(messages[i].content))
-            return LAM_RAISE(err, LAM_E_UTF8, "message %zu is not UTF-8", i);
+            return LAM_RAISE(err, LAM_E_UTF8, "message %zu is not UTF-8, which a chat template needs", i);
     return LAM_OK;
 }
 
@@ -75,7 +75,7 @@ lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size
     *text = NULL;
     const json_t *source = json_object_get(base->model->file->metadata, "chat_template");
     if (!json_is_string(source))
-        return LAM_RAISE(err, LAM_E_TEMPLATE, "%s has no chat template; give the prompt raw (--raw)", base->name);
+        return LAM_RAISE(err, LAM_E_TEMPLATE, "%s has no chat template; tokenize the prompt as it is", base->name);
     LAM_TRY(lam_mapping_check(&base->model->file->file, err));
     if (!base->chat_template) { /* compile again for the reason */
         struct lam_template *t = NULL;

@@ -17,8 +17,28 @@ A name with '=' is a name if there is such a file.
   $ cp oz.slm oz=2; lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 40 -q -a oz=2 | cmp - oz
   $ lamina run stories.slm --raw -p "Once upon a time" --temp 0 -n 40 -q -a oz=2=1 | cmp - oz
   $ lamina run stories.slm -p Hi -a oz.slm=heavy
-  lamina: oz.slm=heavy: open: No such file or directory (LAM_E_NOT_FOUND)
+  lamina: --adapter oz.slm=heavy: no file has this name, and "heavy" behind the '=' is not a number
+  lamina run --help tells more.
+  [2]
+  $ lamina run stories.slm -p Hi -a oz.slm=
+  lamina: --adapter oz.slm=: no file has this name, and "" behind the '=' is not a number
+  lamina run --help tells more.
+  [2]
+  $ lamina run stories.slm -p Hi -a nothing=heavy
+  lamina: nothing=heavy: open: No such file or directory (LAM_E_NOT_FOUND)
   [1]
+
+An option is no file's name, unless there is such a file.
+
+  $ lamina run stories.slm -a -p Hi
+  lamina: --adapter needs FILE[=WEIGHT]
+  lamina run --help tells more.
+  [2]
+  $ lamina run -m -p Hi
+  lamina: --model needs FILE
+  lamina run --help tells more.
+  [2]
+  $ cp oz.slm ./-p; lamina run stories.slm --raw -a -p -p Once -n 3 --temp 0 -q > with; lamina run stories.slm --raw -a oz.slm -p Once -n 3 --temp 0 -q | cmp - with
   $ lamina run stories.slm -p Hi -a oz.slm=1e999
   lamina: --adapter oz.slm: the weight "1e999" is not a finite number
   lamina run --help tells more.

@@ -52,11 +52,68 @@ What goes wrong changes nothing.
   > see no command /bse; did you mean /base?
   > type /xyzzy
   > see no command /xyzzy; /help lists them
+  > type /adapter oz 0.5
+  > see the weight stands behind a '=', without blanks: /adapter oz=0.5 (LAM_E_ARGUMENT)
+  > type /adapter oz=heavy
+  > see oz: the weight "heavy" is not a number (LAM_E_ARGUMENT)
   > type /base now
   > see /base takes nothing behind it
   > type /id
   > see adapter      oz, weight 1
   > see > 
+  > press D
+  > end 0
+  > STEPS
+
+White space around a command is nothing; ~ is the home folder.
+
+  $ cp shakespeare.slm ~/verse.slm
+  $ NO_COLOR=1 terminal lamina run stories.slm -q <<'STEPS'
+  > see > 
+  > type   /id  
+  > see composition
+  > type  /adapter   ~/verse.slm=0.5 
+  > see base stories260K + 0.5 x shakespeare
+  > type   
+  > see > 
+  > type /quit 
+  > end 0
+  > STEPS
+
+Without -n an answer leaves a quarter of the context to the next message, or else half of what is left; what is full says how to go on.
+
+  $ NO_COLOR=1 terminal lamina run stories.slm --temp 0 -c 60 <<'STEPS'
+  > see by 128 tokens at most (-n)
+  > see > 
+  > type Once upon a time
+  > see (stopped to leave room: 45 of 60 tokens of the context are used; /reset begins anew, -c sets it)
+  > type Once
+  > see (stopped to leave room: 
+  > see of 60 tokens
+  > type The king said that he would never again speak to the queen.
+  > see with this message the conversation has
+  > see /reset begins anew, -c sets the context; nothing was changed (LAM_E_CONTEXT)
+  > type /reset
+  > see forgotten
+  > type Once upon a time
+  > see 45 of 60 tokens
+  > type /quit
+  > end 0
+  > STEPS
+  $ NO_COLOR=1 terminal lamina run "$TESTS/golden/qwen2-tied" --temp 0 -q <<'STEPS'
+  > see > 
+  > type Hi
+  > see tokens of the context are used; /reset begins anew
+  > see > 
+  > type Hi
+  > see > 
+  > press D
+  > end 0
+  > STEPS
+  $ NO_COLOR=1 terminal lamina run stories.slm --temp 0 -q -c 30 -n 100 <<'STEPS'
+  > see > 
+  > type Once upon a time
+  > see (the context of 30 tokens is full: /reset begins anew, -c sets it)
   > press D
   > end 0
   > STEPS

@@ -125,10 +125,12 @@ Every byte counts.
   lamina: bad.slm: .*piece 0 of 1 .*\(LAM_E_DIGEST\) (re)
   [1]
   $ lamina verify stories.gguf
-  lamina: stories.gguf: not an .slm file (LAM_E_MAGIC)
+  lamina: stories.gguf: a GGUF file, not an .slm file; import it first .*\(LAM_E_MAGIC\) (re)
   [1]
   $ lamina verify stories.gguf --json | python3 -c 'import json, sys; e = json.load(sys.stdin)["error"]; print(e["code"], e["name"])'
   20 LAM_E_MAGIC
+  $ lamina verify "$TESTS/golden/qwen2-tied" 2>&1 | grep -o 'not a regular file.*'
+  not a regular file; import it first (LAM_E_IO)
   $ : > empty; lamina verify empty 2>&1 | grep -c '^lamina: empty: '
   1
 
@@ -167,8 +169,8 @@ The cache: what was run or bound to without an import.
   $ env -u HOME -u LAMINA_CACHE lamina run stories.gguf -p Hi
   lamina: stories.gguf: cache: none of LAMINA_CACHE, XDG_CACHE_HOME and HOME is set (LAM_E_ARGUMENT)
   [1]
-  $ LAMINA_CACHE_MAX=100k lamina run stories.gguf -p Hi 2>&1 | grep -o '459008 bytes are needed, the limit is 100000 (LAM_E_LIMIT)'
-  459008 bytes are needed, the limit is 100000 (LAM_E_LIMIT)
+  $ LAMINA_CACHE_MAX=100k lamina run stories.gguf -p Hi 2>&1 | grep -o '459008 bytes .*'
+  459008 bytes are needed, the limit is 100000; raise LAMINA_CACHE_MAX, or run `lamina import SOURCE -o FILE.slm` and use FILE.slm (LAM_E_LIMIT)
 
 Several processes import the same thing once.
 

@@ -63,6 +63,34 @@ Mistyped commands and options.
   lamina: unknown option -z
   lamina run --help tells more.
   [2]
+  $ for o in temperature temprature; do lamina run --$o 0.5; done
+  lamina: unknown option --temperature; did you mean --temp?
+  lamina run --help tells more.
+  lamina: unknown option --temprature; did you mean --temp?
+  lamina run --help tells more.
+  [2]
+
+A model or a chat without a command.
+
+  $ lamina model.gguf -p Hi
+  lamina: no command "model.gguf"; lamina run model.gguf runs a model
+  lamina --help tells more.
+  [2]
+  $ lamina chat
+  lamina: no command "chat"; lamina run MODEL chats, on a terminal
+  lamina --help tells more.
+  [2]
+
+The help of -m tells whether it may be left out.
+
+  $ lamina import --help | grep -A 1 -e --model
+    -m, --model FILE               the base of an adapter, which needs one: .slm, GGUF, or a Hugging
+                                   Face folder
+  $ lamina export --help | grep -A 1 -e --model
+    -m, --model FILE               the base: .slm, GGUF, or a Hugging Face folder
+                                   (default: $LAMINA_MODEL, else the small model that ships with Lamina)
+  $ lamina run --help | grep -c rlwrap
+  1
 
 A command takes the options that it uses, and no others.
 

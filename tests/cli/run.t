@@ -90,12 +90,18 @@ What is no model.
   lamina: unexpected argument "Once"; a prompt is given with -p
   lamina run --help tells more.
   [2]
+  $ lamina run "Why is the sky blue?"
+  lamina: Why is the sky blue?: open: No such file or directory; the first word is the MODEL, -p gives the prompt (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina run -m nothing.slm
+  lamina: nothing.slm: open: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
 
 Without a model there is the one that ships, beside an installed program; or none.
 
   $ mkdir -p prefix/bin prefix/share/lamina; cp "$BUILD/lamina" prefix/bin; cp stories.gguf prefix/share/lamina/stories260K-Q8_0.gguf
   > prefix/bin/lamina run --raw -p "Once upon a time" --temp 0 -n 3 2>&1 | sed -n '1s|/.*/prefix|PREFIX|p; 2p'
-  lamina: no model given: this is the small one that ships with Lamina, PREFIX/bin/../share/lamina/stories260K-Q8_0.gguf
+  lamina: no model given: this is the small one that ships with Lamina, PREFIX/share/lamina/stories260K-Q8_0.gguf
   , there was
   $ mkdir -p tree/build tree/data; cp "$BUILD/lamina" tree/build; cp stories.gguf tree/data/stories260K-Q8_0.gguf
   > tree/build/lamina run --raw -p "Once upon a time" --temp 0 -n 3 -q
@@ -104,6 +110,12 @@ Without a model there is the one that ships, beside an installed program; or non
   lamina: no model: give -m FILE, or set LAMINA_MODEL
   lamina run --help tells more.
   [2]
+
+So it is for the program in WebAssembly (where it is built), which cannot find it by itself.
+
+  $ module="$BUILD/wasm/lamina.wasm"; if [ -e "$module" ]; then
+  > LAMINA_WASM=$module node "$TESTS/../wasm/lamina.mjs" run --raw -p "Once upon a time" --temp 0 -n 3 -q; else echo ", there was"; fi
+  , there was
 
 A forced instruction set changes no bit; one that is unknown is refused.
 
@@ -168,5 +180,5 @@ A model with a template gets its conversation; --raw gets the text; what a templ
   lamina: the prompt holds a zero byte (byte 1 of 3); --raw takes it (LAM_E_ARGUMENT)
   [1]
   $ printf 'a\377b' | lamina run "$TESTS/golden/qwen2-tied" -n 1 -q
-  lamina: the prompt is not UTF-8, which a chat template needs; --raw takes any bytes (LAM_E_UTF8)
+  lamina: the prompt is not UTF-8, which a chat template needs; --raw puts U+FFFD for what is none (LAM_E_UTF8)
   [1]

@@ -50,4 +50,8 @@ Text in any script, with bytes that are no text, and with a zero byte, comes thr
   héllo 世界 🙂
   $ printf 'a\000b' | lamina tokenize stories.slm --json | grep -c '"n": 4'
   1
-  $ printf 'a\377b' | lamina tokenize stories.slm >/dev/null
+  $ printf 'a\377b\355\240\200c\303\251' | lamina tokenize stories.slm >/dev/null
+  lamina: 4 of 9 bytes of the text are no UTF-8; U+FFFD stands in their place
+  $ printf 'a\377b' | lamina tokenize stories.slm -q >/dev/null
+  $ printf 'a\377b\360\237' | lamina run stories.slm --raw -n 0 2>&1 | head -n 1
+  lamina: 3 of 5 bytes of the text are no UTF-8; U+FFFD stands in their place
