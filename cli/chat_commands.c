@@ -108,9 +108,11 @@ static lam_code check_spelling(const struct chat *c, const char *text, lam_error
     char front[256];
     const char *blank = strrchr(text, ' '), *equals = strrchr(text, '=');
     if (find_adapter(c, text) || access(text, F_OK) == 0) return LAM_OK;
-    if (blank && is_number(blank + 1))
-        return fail(err, LAM_E_ARGUMENT, "the weight stands behind a '=', without blanks: /adapter %.*s=%s", (int)strcspn(text, " \t="), text,
-                    blank + 1);
+    if (blank && is_number(blank + 1)) {
+        int n = (int)(blank - text);
+        while (n && strchr(" \t", text[n - 1])) n--;
+        return fail(err, LAM_E_ARGUMENT, "the weight stands behind a '=', without blanks: /adapter %.*s=%s", n, text, blank + 1);
+    }
     snprintf(front, sizeof front, "%.*s", equals ? (int)(equals - text) : 0, text);
     if (equals && find_adapter(c, front) && !is_number(equals + 1))
         return fail(err, LAM_E_ARGUMENT, "%s: the weight \"%.100s\" is not a number", front, equals + 1);

@@ -40,7 +40,8 @@ static const struct option_spec specs[] = {
     {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
     {0, "echo", NULL, KIND_SWITCH, AT(echo), 0, 0, "print the prompt before its continuation"},
     {'n', "tokens", "N", KIND_COUNT, AT(tokens), 0, ANY_COUNT,
-     "tokens to generate at most (default: 256 for text, 128 for bench and\nfor an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
+     "tokens to generate at most (default: 256 for text, 128 for bench and\n"
+     "for an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
     {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 256)"},
     {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
     {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
@@ -80,7 +81,8 @@ void options_print_help(const char *const *names, const char *model_help)
         if (s->letter) snprintf(letter, sizeof letter, "-%c, ", s->letter);
         snprintf(left, sizeof left, "%s--%s %s", letter, s->name, s->argument ? s->argument : "");
         printf("  %-30s ", left);
-        for (const char *c = model_help && s->at == AT(model) ? model_help : s->help; *c; c++) printf(*c == '\n' ? "\n%33s" : "%.1s", *c == '\n' ? "" : c);
+        const char *help = model_help && s->at == AT(model) ? model_help : s->help;
+        for (const char *c = help; *c; c++) printf(*c == '\n' ? "\n%33s" : "%.1s", *c == '\n' ? "" : c);
         printf("\n");
     }
 }
