@@ -4,6 +4,7 @@
 
 #include "report.h"
 #include "suggest.h"
+#include "waived.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ void chat_print_composition(const struct chat *c)
     fprintf(c->talk, "base         %s\n", c->all->info.name);
     print_adapters(c);
     fprintf(c->talk, "composition  %s\n", lam_composition_id(c->all->composition));
+    print_waived(c->talk, c->all);
 }
 
 /* A new composition of the adapters whose weights are not 0; the session of the old one ends. */

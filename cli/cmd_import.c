@@ -58,6 +58,7 @@ static lam_code import_adapter(struct import *i, const lam_import_options *optio
     code = check_not_source(i->output, base.path, err);
     if (code == LAM_OK) code = lam_import_adapter(i->source, base.path, i->output, options, &i->report, err);
     lam_cache_release(&base);
+    list_unmatched(i->report.unmatched);
     return code == LAM_OK ? LAM_OK : about(err, i->source);
 }
 

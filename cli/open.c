@@ -75,6 +75,7 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     progress_begin(&progress, o, false);
     lam_code code = lam_cache_open_adapter(a->path, all->base_path, all->info.base_digest, &cache, &cached, &imported, err);
     progress_end(&progress);
+    list_unmatched(imported.unmatched);
     if (code == LAM_OK) code = lam_adapter_load(all->base, cached.path, o->waive, &n->adapter, err);
     lam_cache_release(&cached);
     if (code != LAM_OK) return explain(o, a->path, err);

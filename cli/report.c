@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static int output_errno; /* of the first failed write to standard output */
+static char unmatched[sizeof ((lam_adapter_report *)0)->unmatched];
 
 double now_seconds(void)
 {
@@ -71,11 +72,38 @@ static json_t *message_json(const lam_error *err)
     return message ? message : json_string(plain_text(err->message, plain));
 }
 
+void list_unmatched(const char *lines) { snprintf(unmatched, sizeof unmatched, "%s", lines); }
+
+/* The list's first line, its length in *len and the rest in *next; NULL after the last one. */
+static const char *next_unmatched(const char **next, size_t *len)
+{
+    const char *line = *next;
+    *len = strcspn(line, "\n");
+    *next = line + *len + (line[*len] == '\n');
+    return *line ? line : NULL;
+}
+
+static json_t *error_json(const lam_error *err)
+{
+    json_t *error = json_pack("{s:i,s:s,s:o}", "code", err->code, "name", lam_code_name(err->code), "message", message_json(err));
+    if (!error || err->code != LAM_E_UNMATCHED || !unmatched[0]) return error;
+    json_t *list = json_array();
+    const char *line, *next = unmatched;
+    for (size_t len; (line = next_unmatched(&next, &len));) json_array_append_new(list, json_stringn(line, len));
+    json_object_set_new(error, "unmatched", list);
+    return error;
+}
+
+static void print_unmatched(void)
+{
+    const char *line, *next = unmatched;
+    for (size_t len; (line = next_unmatched(&next, &len));) fprintf(stderr, "  %.*s\n", (int)len, line);
+}
+
 static void print_error(const struct options *o, const lam_error *err)
 {
     if (o->json) {
-        print_json(o, json_pack("{s:{s:i,s:s,s:o}}", "error", "code", err->code, "name", lam_code_name(err->code), "message",
-                                message_json(err)));
+        print_json(o, json_pack("{s:o}", "error", error_json(err)));
         return;
     }
     bool colour = colours(stderr);
@@ -87,6 +115,8 @@ int report(const struct options *o, const lam_error *err)
 {
     print_error(o, err);
     if (!o->json) fprintf(stderr, " (%s)\n", lam_code_name(err->code));
+    if (!o->json && err->code == LAM_E_UNMATCHED) print_unmatched();
+    unmatched[0] = 0;
     return 1;
 }
 

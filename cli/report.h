@@ -9,6 +9,8 @@
 
 /* Prints the error, with --json as an object with code, name and message on standard output. Returns the exit status, 1. */
 int report(const struct options *o, const lam_error *err);
+/* Lines that the next report shows below an error of LAM_E_UNMATCHED, with --json as its array "unmatched"; "": none. Copied. */
+void list_unmatched(const char *lines);
 /* The same for a wrong use of the command line: 2. */
 int usage(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line on standard error that is no error; nothing with --quiet or --json. */

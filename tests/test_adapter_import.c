@@ -516,6 +516,89 @@ static void a_list_too_long_says_how_many_are_left(void **state)
             "base_model.model.model.layers.10.self_attn.q_proj.lora_A.weight, base_model.model.model.layers.11.self_attn.q_proj.lora_A.weight, and 38 more");
 }
 
+/* Imports what is refused with LAM_E_UNMATCHED, and gives its list. */
+static void list_of(const char *dir, const char *base, struct lam_adapter_report *report)
+{
+    lam_error err = {0};
+    assert_int_equal(lam_import_adapter(dir, base, in_folder("unmatched.slm"), NULL, report, &err), LAM_E_UNMATCHED);
+    assert_int_equal(lam_import_adapter(dir, base, in_folder("unmatched.slm"), NULL, NULL, &err), LAM_E_UNMATCHED);
+}
+
+/* 4 layers of 7 matrices with 2 factors, saved under a multimodal model's prefix, in the reverse order. */
+static void every_unmatched_tensor_is_listed(void **state)
+{
+    (void)state;
+    static const char *const modules[] = {"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj", "self_attn.o_proj",
+                                          "self_attn.q_proj", "self_attn.v_proj"}; /* sorted */
+    struct lam_str sorted = {0}, lines = {0};
+    struct lam_adapter_report report;
+    for (int i = 0; i < 56; i++) {
+        const char *module = modules[i / 2 % 7], *factor = i % 2 ? "B" : "A";
+        int last = 55 - i;
+        assert_true(lam_str_printf(&sorted, "base_model.model.language_model.model.layers.%d.%s.lora_%s.weight\n", i / 14, module, factor));
+        assert_true(lam_str_printf(&lines, "%s@language_model.model.layers.%d.%s.lora_%s.weight F32 4x4", i ? "\n" : "", last / 14,
+                                   modules[last / 2 % 7], last % 2 ? "B" : "A"));
+    }
+    const char *dir = fresh_folder("case");
+    put_config(dir, ONLY_Q);
+    put_tensors(dir, lines.data, 0);
+    list_of(dir, base_of("llama-gqa"), &report);
+    assert_string_equal(report.unmatched, sorted.data);
+    lam_str_release(&sorted);
+    lam_str_release(&lines);
+}
+
+static void modules_and_biases_are_listed_too(void **state)
+{
+    (void)state;
+    struct lam_adapter_report report;
+    lam_error err = {0};
+    const char *dir = fresh_folder("case"), *base = base_of("llama-gqa");
+    put_config(dir, "\"r\": 4, \"target_modules\": [\"q_proj\", \"v_proj\", \"k_proj\"]");
+    put_tensors(dir, V_PAIR "\n" Q1 ".lora_A.weight F32 4x64\n" Q1 ".lora_B.weight F32 64x4", 0);
+    list_of(dir, base, &report);
+    assert_string_equal(report.unmatched, "model.layers.0.self_attn.k_proj\nmodel.layers.0.self_attn.q_proj\n"
+                                          "model.layers.1.self_attn.k_proj\nmodel.layers.1.self_attn.v_proj\n");
+    put_config(dir, ONLY_Q);
+    put_tensors(dir, V_PAIR "\n" Q_PAIR, 0);
+    list_of(dir, base, &report);
+    assert_string_equal(report.unmatched, "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight\n"
+                                          "base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight\n");
+    put_config(dir, ONLY_Q ", \"bias\": \"all\"");
+    put_tensors(dir, V ".bias F32 32\n" Q_PAIR "\n" Q ".base_layer.bias F32 64", 0);
+    list_of(dir, base, &report);
+    assert_string_equal(report.unmatched, "base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias\n"
+                                          "base_model.model.model.layers.0.self_attn.v_proj.bias\n");
+    put_config(dir, ONLY_V);
+    put_tensors(dir, V ".lora_A.weight F32 4x64", 0);
+    assert_int_equal(lam_import_adapter(dir, base, in_folder("unmatched.slm"), NULL, &report, &err), LAM_E_MISSING_PAIR);
+    assert_string_equal(report.unmatched, "");
+}
+
+/* 300 lines of 100 bytes do not fit 16384: those that do are there in full, then how many are left. */
+static void a_list_that_does_not_fit_says_so(void **state)
+{
+    (void)state;
+    struct lam_str lines = {0};
+    struct lam_adapter_report report;
+    for (int i = 0; i < 300; i++) assert_true(lam_str_printf(&lines, "%s%099d F32 1", i ? "\n" : "", i));
+    const char *dir = fresh_folder("case");
+    put_config(dir, ONLY_Q);
+    put_tensors(dir, lines.data, 0);
+    lam_str_release(&lines);
+    list_of(dir, base_of("llama-gqa"), &report);
+    int n = 0;
+    const char *at = report.unmatched;
+    for (char name[102]; strncmp(at, "and ", 4) != 0; n++, at += 100) {
+        snprintf(name, sizeof name, "%099d\n", n);
+        assert_memory_equal(at, name, 100);
+    }
+    char rest[32];
+    snprintf(rest, sizeof rest, "and %d more\n", 300 - n);
+    assert_string_equal(at, rest);
+    assert_true(n >= 160);
+}
+
 /* Three names of 150 bytes do not fit a message: as many as do are there in full. */
 static void a_message_is_never_cut_within_a_name(void **state)
 {
@@ -868,6 +951,8 @@ int main(void)
         cmocka_unit_test(peft_and_gguf_give_the_same_adapter), cmocka_unit_test(tensors_equal_llama_cpps_conversion),
         cmocka_unit_test(biases_follow_the_rows), cmocka_unit_test(faults_are_refused_by_code_and_leave_nothing),
         cmocka_unit_test(a_list_too_long_says_how_many_are_left), cmocka_unit_test(a_message_is_never_cut_within_a_name),
+        cmocka_unit_test(every_unmatched_tensor_is_listed), cmocka_unit_test(modules_and_biases_are_listed_too),
+        cmocka_unit_test(a_list_that_does_not_fit_says_so),
         cmocka_unit_test(golden_refusals_name_the_reason),
         cmocka_unit_test(files_and_folders_are_refused_precisely), cmocka_unit_test(limits_and_cancelling_leave_nothing),
         cmocka_unit_test(paths_and_key_names_do_not_matter), cmocka_unit_test(an_import_is_deterministic),

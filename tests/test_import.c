@@ -226,6 +226,7 @@ static const struct refusal gguf_refusals[] = {
     {"llama-gqa/llama-gqa-f32", {.drop = "output_norm.weight"}, LAM_E_MISSING_TENSOR, "output_norm.weight"},
     {"llama-gqa/llama-gqa-f32", {.drop = "token_embd.weight"}, LAM_E_MISSING_TENSOR, "token_embd.weight"},
     {"qwen2-tied/qwen2-tied-f16", {.drop = "blk.0.attn_k.bias"}, LAM_E_MISSING_TENSOR, "blk.0.attn_k.bias"},
+    {"llama-bias/llama-bias-f16", {.drop = "blk.1.attn_k.bias"}, LAM_E_MISSING_TENSOR, "attn_k.bias is in 1 of 2 layers"},
     {"llama-gqa/llama-gqa-f32", {.copy = "blk.1.attn_q.weight", .copy_to = "blk.1.attn_qkv.weight"}, LAM_E_EXTRA_TENSOR, "blk.1.attn_qkv.weight"},
     {"llama-gqa/llama-gqa-f32", {.copy = "blk.1.attn_q.weight", .copy_to = "blk.2.attn_q.weight"}, LAM_E_EXTRA_TENSOR, "blk.2.attn_q.weight"},
     {"qwen2-tied/qwen2-tied-f16", {.copy = "output_norm.weight", .copy_to = "rope_freqs.weight"}, LAM_E_EXTRA_TENSOR, "rope_freqs.weight"},
@@ -266,6 +267,8 @@ static void test_gguf_refusals(void **state)
 static const struct refusal folder_refusals[] = {
     {"llama-gqa", {.drop = "model.layers.0.self_attn.o_proj.weight"}, LAM_E_MISSING_TENSOR, "blk.0.attn_output.weight"},
     {"llama-gqa", {.drop = "lm_head.weight"}, LAM_E_MISSING_TENSOR, "output.weight"},
+    {"llama-bias", {.drop = "model.layers.0.self_attn.v_proj.bias"}, LAM_E_MISSING_TENSOR, "attn_v.bias is in 1 of 2 layers"},
+    {"llama-gqa", {.copy = "model.norm.weight", .copy_to = "model.layers.0.self_attn.q_proj.bias"}, LAM_E_EXTRA_TENSOR, "attention_bias is not true"},
     {"llama-gqa", {.copy = "lm_head.weight", .copy_to = "score.weight"}, LAM_E_EXTRA_TENSOR, "score.weight"},
     {"llama-gqa", {.copy = "model.norm.weight", .copy_to = "rope_freqs.weight"}, LAM_E_EXTRA_TENSOR, "rope_freqs.weight"},
     {"llama-gqa", {.copy = "model.norm.weight", .copy_to = "norm.weight"}, LAM_E_DUPLICATE, "norm.weight"},
@@ -306,6 +309,8 @@ static void test_config_refusals(void **state)
     } cases[] = {
         {"llama-gqa", "model_type", json_string("mamba"), LAM_E_ARCHITECTURE, "mamba"},
         {"llama-gqa", "hidden_act", json_string("relu"), LAM_E_UNSUPPORTED, "relu"},
+        {"llama-gqa", "attention_bias", json_true(), LAM_E_MISSING_TENSOR, "attention_bias is true, but no layer has self_attn.q_proj.bias"},
+        {"llama-gqa", "mlp_bias", json_true(), LAM_E_MISSING_TENSOR, "mlp_bias is true"},
         {"llama-gqa", "num_local_experts", json_integer(8), LAM_E_UNKNOWN_FIELD, "num_local_experts"},
         {"llama-gqa", "quantization_config", json_pack("{s:s}", "quant_method", "gptq"), LAM_E_UNSUPPORTED, "quantization_config"},
         {"llama-gqa", "partial_rotary_factor", json_real(0.5), LAM_E_UNSUPPORTED, "partial_rotary_factor"},

@@ -217,6 +217,8 @@ typedef struct lam_adapter_report {
     size_t n_no_effect;          /* modules whose B is all zero */
     char digest[LAM_DIGEST_TEXT];
     char warnings[1024];         /* lines; empty if none */
+    char unmatched[16384];       /* on LAM_E_UNMATCHED: every tensor or module that did not match, sorted, one a line; ends with
+                                  * "and N more" if they do not fit; else empty */
 } lam_adapter_report;
 /* A PEFT folder or a llama.cpp LoRA GGUF → out_path, an adapter .slm bound to the base at base_path. report may be NULL. */
 LAM_API lam_code lam_import_adapter(const char *source, const char *base_path, const char *out_path,

@@ -19,7 +19,7 @@ static lam_code check_pairs(const struct lam_adapter_import *import, lam_error *
         if (!m->a.tensor != !m->b.tensor) code = lam_names_add(&lonely, m->a.tensor ? m->a.tensor : m->b.tensor, err);
     }
     if (code == LAM_OK && lonely.n)
-        code = lam_names_raise(&lonely, LAM_E_MISSING_PAIR, "tensors whose other factor is missing", err);
+        code = lam_names_raise(import, &lonely, LAM_E_MISSING_PAIR, "tensors whose other factor is missing", err);
     lam_names_release(&lonely);
     return code;
 }
@@ -106,10 +106,25 @@ static lam_code check_factors(const struct lam_adapter_import *import, struct la
     return LAM_OK;
 }
 
-static lam_code check_bias(const struct lam_import_module *m, lam_error *err)
+/* Shows m, whose bias the base lacks, and reports all of them. */
+static lam_code raise_no_bias(const struct lam_adapter_import *import, const struct lam_import_module *m, lam_error *err)
 {
-    if (!m->has_bias)
-        return LAM_RAISE(err, LAM_E_UNMATCHED, "tensor %.200s: %s of the base has no bias", m->bias.tensor, m->name);
+    struct lam_names tensors = {0};
+    lam_code code = LAM_OK;
+    for (size_t i = 0; i < import->n_modules && code == LAM_OK; i++)
+        if (import->modules[i].bias.tensor && !import->modules[i].has_bias)
+            code = lam_names_add(&tensors, import->modules[i].bias.tensor, err);
+    if (code == LAM_OK) {
+        lam_names_report(&tensors, import->report);
+        code = LAM_RAISE(err, LAM_E_UNMATCHED, "tensor %.200s: %s of the base has no bias", m->bias.tensor, m->name);
+    }
+    lam_names_release(&tensors);
+    return code;
+}
+
+static lam_code check_bias(const struct lam_adapter_import *import, const struct lam_import_module *m, lam_error *err)
+{
+    if (!m->has_bias) return raise_no_bias(import, m, err);
     if (m->bias.n_dims != 1 || m->bias.cols != m->d_out)
         return LAM_RAISE(err, LAM_E_SHAPE, "tensor %.200s is a bias of %" PRIu64 " by %" PRIu64 ", %s takes %u", m->bias.tensor,
                          m->bias.rows, m->bias.cols, m->name, m->d_out);
@@ -140,7 +155,7 @@ lam_code lam_adapter_check(struct lam_adapter_import *import, lam_error *err)
     for (size_t i = 0; i < import->n_modules; i++) {
         struct lam_import_module *m = &import->modules[i];
         if (has_factor(m)) LAM_TRY(check_factors(import, m, err));
-        if (m->bias.tensor) LAM_TRY(check_bias(m, err));
+        if (m->bias.tensor) LAM_TRY(check_bias(import, m, err));
         n_changed += has_factor(m) || m->bias.tensor;
     }
     if (n_changed == 0) return LAM_RAISE(err, LAM_E_UNMATCHED, "the adapter changes no module of the base");

@@ -53,11 +53,29 @@ static int compare_texts(const void *a, const void *b) { return strcmp(*(const c
 #define MOST_NAMES 3
 #define BRIEF_BYTES 240 /* of an error message's 512: callers put paths before it */
 
-lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *what, lam_error *err)
+void lam_names_report(struct lam_names *names, struct lam_adapter_report *report)
+{
+    char *text = report->unmatched;
+    size_t used = 0, i = 0, room = sizeof report->unmatched - sizeof "and 18446744073709551615 more\n";
+    qsort(names->items, names->n, sizeof *names->items, compare_texts);
+    for (; i < names->n; i++) {
+        size_t len = strlen(names->items[i]);
+        if (len + 1 > room - used) break;
+        memcpy(text + used, names->items[i], len + 1);
+        lam_clean_line(text + used);
+        used += len;
+        text[used++] = '\n';
+    }
+    text[used] = 0;
+    if (i < names->n) snprintf(text + used, sizeof report->unmatched - used, "and %zu more\n", names->n - i);
+}
+
+lam_code lam_names_raise(const struct lam_adapter_import *import, struct lam_names *names, lam_code code, const char *what, lam_error *err)
 {
     char list[BRIEF_BYTES];
     size_t used = 0, i = 0, head = strlen(what), room = head < sizeof list ? sizeof list - head : 0;
     qsort(names->items, names->n, sizeof *names->items, compare_texts);
+    if (code == LAM_E_UNMATCHED) lam_names_report(names, import->report);
     for (; i < names->n && i < MOST_NAMES; i++) {
         size_t len = strlen(names->items[i]) + (i ? 2 : 0);
         if (used + len + 1 > room) break;
@@ -98,7 +116,7 @@ lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, st
         snprintf(text, sizeof text, "made for another model, or saved under other names: %s", what);
     else
         snprintf(text, sizeof text, "%s", what);
-    return lam_names_raise(tensors, LAM_E_UNMATCHED, text, err);
+    return lam_names_raise(import, tensors, LAM_E_UNMATCHED, text, err);
 }
 
 lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *text, size_t len, lam_error *err)

@@ -73,15 +73,18 @@ lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *tex
 /* Another line of the report's warnings, if it fits. */
 void lam_adapter_warn(struct lam_adapter_import *import, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Names for one error message. */
+/* Names for one error message and the report. */
 struct lam_names {
     const char **items; /* borrowed; the array is owned */
     size_t n, cap;
 };
 lam_code lam_names_add(struct lam_names *names, const char *name, lam_error *err);
 void lam_names_release(struct lam_names *names);
-/* "<what> (<count>): a, b, c", sorted; three names at most and not too long a line, then how many more there are. what: 180 bytes at most. */
-lam_code lam_names_raise(struct lam_names *names, lam_code code, const char *what, lam_error *err);
+/* Sorts the names into the report's list of what did not match. */
+void lam_names_report(struct lam_names *names, struct lam_adapter_report *report);
+/* "<what> (<count>): a, b, c", sorted; three names at most and not too long a line, then how many more there are; for
+ * LAM_E_UNMATCHED all of them go to the report. what: 180 bytes at most. */
+lam_code lam_names_raise(const struct lam_adapter_import *import, struct lam_names *names, lam_code code, const char *what, lam_error *err);
 /* LAM_E_UNMATCHED for those of the source's n_tensors that match no module; says so if the adapter was made for another model. */
 lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, struct lam_names *tensors, size_t n_tensors, lam_error *err);
 

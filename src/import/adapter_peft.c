@@ -235,7 +235,7 @@ static lam_code target_modules(struct peft *p, struct targeting *t, lam_error *e
 {
     for (size_t i = 0; i < p->import->n_modules; i++) LAM_TRY(target_module(p, &p->import->modules[i], t, err));
     if (t->outside.n)
-        return lam_names_raise(&t->outside, LAM_E_UNMATCHED, "tensors of modules that adapter_config.json does not mean", err);
+        return lam_names_raise(p->import, &t->outside, LAM_E_UNMATCHED, "tensors of modules that adapter_config.json does not mean", err);
     if (t->empty.n == 0) return LAM_OK;
     static const char what[] = "modules that adapter_config.json means, without tensors";
     char text[180];
@@ -244,7 +244,7 @@ static lam_code target_modules(struct peft *p, struct targeting *t, lam_error *e
                  p->import->config.n_layers, what);
     else
         snprintf(text, sizeof text, "%s", what);
-    return lam_names_raise(&t->empty, LAM_E_UNMATCHED, text, err);
+    return lam_names_raise(p->import, &t->empty, LAM_E_UNMATCHED, text, err);
 }
 
 /* What PEFT passes over in silence or with a warning. */

@@ -127,6 +127,34 @@ static lam_code match_tensors(const struct folder *f, struct lam_base_source *s,
     return LAM_OK;
 }
 
+/* The biases that config.json's flag says, and no others: transformers drops what it does not ask for. Architectures whose biases
+ * are not optional have no such flag. */
+static lam_code check_biases(const struct folder *f, const struct lam_base_source *s, const char *flag, const enum lam_role *roles,
+                             size_t n, lam_error *err)
+{
+    bool wanted = json_is_true(json_object_get(f->config, flag));
+    for (size_t r = 0; r < n; r++) {
+        const struct lam_tensor_spec *spec = lam_arch_find(s->config.arch, roles[r]);
+        if (!spec || spec->presence == LAM_REQUIRED) continue;
+        const struct lam_base_tensor *found = NULL;
+        for (size_t i = 0; i < s->n_tensors; i++)
+            if (s->tensors[i].spec == spec) found = &s->tensors[i];
+        if (wanted && !found)
+            return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "config.json: %s is true, but no layer has %s", flag, spec->hf);
+        if (!wanted && found)
+            return LAM_RAISE(err, LAM_E_EXTRA_TENSOR, "tensor %.128s: config.json: %s is not true", found->name, flag);
+    }
+    return LAM_OK;
+}
+
+static lam_code check_all_biases(const struct folder *f, const struct lam_base_source *s, lam_error *err)
+{
+    static const enum lam_role attention[] = {LAM_ROLE_Q_BIAS, LAM_ROLE_K_BIAS, LAM_ROLE_V_BIAS, LAM_ROLE_O_BIAS};
+    static const enum lam_role mlp[] = {LAM_ROLE_GATE_BIAS, LAM_ROLE_UP_BIAS, LAM_ROLE_DOWN_BIAS};
+    LAM_TRY(check_biases(f, s, "attention_bias", attention, 4, err));
+    return check_biases(f, s, "mlp_bias", mlp, 3, err);
+}
+
 /* tokenizer_config.json has one template, or a list of named ones of which "default" is meant. NULL if neither. */
 static const json_t *find_template(const json_t *tokenizer_config)
 {
@@ -217,6 +245,7 @@ static lam_code read_and_write(struct folder *f, struct lam_base_source *s, cons
     LAM_TRY(open_folder(f, err));
     LAM_TRY(lam_config_from_hf(f->config, &s->config, err));
     LAM_TRY(match_tensors(f, s, err));
+    LAM_TRY(check_all_biases(f, s, err));
     LAM_TRY(lam_vocab_import_folder(f->path, &s->vocab, &s->vocab_bytes, err));
     LAM_TRY(make_metadata(f, s, err));
     s->files = f->weights->files;

@@ -67,6 +67,7 @@ static lam_code check_shape(const struct lam_config *c, const struct lam_base_te
 static lam_code place_tensors(struct base_writer *w, lam_error *err)
 {
     const struct lam_config *c = &w->source->config;
+    uint32_t counts[LAM_MAX_SPECS] = {0};
     w->slots = lam_alloc((size_t)(c->n_layers + 1) * c->arch->n_tensors, sizeof *w->slots);
     w->ordered = lam_alloc(w->source->n_tensors, sizeof *w->ordered);
     if (!w->slots || !w->ordered) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", w->source->n_tensors);
@@ -78,8 +79,9 @@ static lam_code place_tensors(struct base_writer *w, lam_error *err)
         if (*slot) return LAM_RAISE(err, LAM_E_DUPLICATE, "tensors %.128s and %.128s are the same one", (*slot)->name, t->name);
         LAM_TRY(check_shape(c, t, err));
         *slot = t;
+        counts[t->spec - c->arch->tensors]++;
     }
-    return LAM_OK;
+    return lam_arch_check_counts(c->arch, c->n_layers, counts, err);
 }
 
 /* Declares the tensor of a role, if the source has it. */

@@ -69,6 +69,16 @@ const struct lam_tensor_spec *lam_arch_find(const struct lam_arch *a, enum lam_r
     return NULL;
 }
 
+lam_code lam_arch_check_counts(const struct lam_arch *a, uint32_t n_layers, const uint32_t counts[LAM_MAX_SPECS], lam_error *err)
+{
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        const struct lam_tensor_spec *spec = &a->tensors[i];
+        if (spec->in_layer && spec->presence == LAM_OPTIONAL && counts[i] != 0 && counts[i] != n_layers)
+            return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "tensor %s is in %u of %u layers", spec->gguf, counts[i], n_layers);
+    }
+    return LAM_OK;
+}
+
 void lam_tensor_name(const struct lam_tensor_spec *spec, uint32_t layer, char out[64])
 {
     if (spec->in_layer) snprintf(out, 64, "blk.%u.%s", layer, spec->gguf);

@@ -46,6 +46,12 @@ const struct lam_tensor_spec *lam_arch_match_gguf(const struct lam_arch *a, cons
 const struct lam_tensor_spec *lam_arch_match_hf(const struct lam_arch *a, const char *name, uint32_t *layer);
 const struct lam_tensor_spec *lam_arch_find(const struct lam_arch *a, enum lam_role role);
 
+#define LAM_MAX_SPECS 32 /* tensors of an architecture */
+
+/* An optional tensor of the layers is in all of them or in none; counts[i] tells how many layers have a->tensors[i].
+ * LAM_E_MISSING_TENSOR names one that only some have. */
+lam_code lam_arch_check_counts(const struct lam_arch *a, uint32_t n_layers, const uint32_t counts[LAM_MAX_SPECS], lam_error *err);
+
 /* GGUF's name of a tensor: out[64]. */
 void lam_tensor_name(const struct lam_tensor_spec *spec, uint32_t layer, char out[64]);
 

@@ -28,6 +28,7 @@ static const struct lam_slm_entry *find_role(const struct lam_slm *s, const stru
 static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats, size_t *n_matrices, lam_error *err)
 {
     const struct lam_config *c = &m->config;
+    uint32_t counts[LAM_MAX_SPECS] = {0};
     for (size_t i = 0; i < m->file->n_entries; i++) {
         const struct lam_slm_entry *e = &m->file->entries[i];
         char name[64];
@@ -49,8 +50,9 @@ static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats
             return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: a vector of type %s", name, lam_dtype_info(e->dtype)->name);
         if (matrix) *n_matrices += 1;
         else *n_vector_floats += cols;
+        counts[spec - c->arch->tensors]++;
     }
-    return LAM_OK;
+    return lam_arch_check_counts(c->arch, c->n_layers, counts, err);
 }
 
 static lam_code bind_vector(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)

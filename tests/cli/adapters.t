@@ -62,8 +62,38 @@ Another base: refused, unless waived where the shapes fit; then the composition 
   LAM_E_WRONG_BASE
   $ lamina run other.slm -a oz.slm --waive --raw -p Hi -n 3 --json > waived && grep -c composition_id waived
   1
+  $ grep -A1 '"waived"' waived | tr -d ' \n'; echo
+  "waived":["oz"
   $ lamina run "$TESTS/golden/llama-gqa" -a oz.slm --waive -p Hi 2>&1 | grep -oE 'LAM_E_(SHAPE|UNMATCHED)' | wc -l
   1
+
+What matches nothing is listed whole below the message, by import and by run.
+
+  $ lamina import "$TESTS/golden/llama-gqa" -o gqa.slm -q; foreign="$TESTS/golden/adapters/qwen2-tied/all-r4"
+  > lamina import "$foreign" -m gqa.slm -o foreign.slm
+  lamina: .*made for another model: it has 3 layers or more, the base 2; .* and 12 more \(LAM_E_UNMATCHED\) (re)
+    base_model.model.model.layers.2.mlp.down_proj.lora_A.weight
+    base_model.model.model.layers.2.mlp.down_proj.lora_B.weight
+    base_model.model.model.layers.2.mlp.gate_proj.lora_A.weight
+    base_model.model.model.layers.2.mlp.gate_proj.lora_B.weight
+    base_model.model.model.layers.2.mlp.up_proj.lora_A.weight
+    base_model.model.model.layers.2.mlp.up_proj.lora_B.weight
+    base_model.model.model.layers.2.self_attn.k_proj.lora_A.weight
+    base_model.model.model.layers.2.self_attn.k_proj.lora_B.weight
+    base_model.model.model.layers.2.self_attn.o_proj.lora_A.weight
+    base_model.model.model.layers.2.self_attn.o_proj.lora_B.weight
+    base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight
+    base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight
+    base_model.model.model.layers.2.self_attn.v_proj.lora_A.weight
+    base_model.model.model.layers.2.self_attn.v_proj.lora_B.weight
+  [1]
+  $ ls foreign.slm 2>/dev/null; foreign="$TESTS/golden/adapters/qwen2-tied/all-r4"
+  > lamina import "$foreign" -m gqa.slm -o foreign.slm -q 2>&1 | tail -n +2 > list; lamina run gqa.slm -a "$foreign" -p Hi -q 2>&1 | tail -n +2 | cmp - list
+  > lamina import "$foreign" -m gqa.slm -o foreign.slm --json > import.json; lamina run gqa.slm -a "$foreign" -p Hi --json | cmp - import.json
+  > python3 -c 'import json; print("\n".join("  " + n for n in json.load(open("import.json"))["error"]["unmatched"]))' | cmp - list
+  $ lamina run stories.slm -a nothing -p Hi --json | grep -c unmatched
+  0
+  [1]
 
 Many of them.
 
