@@ -26,7 +26,8 @@ LIB_SRC := $(filter-out $(NOT_HERE),$(sort $(wildcard src/*/*.c)))
 CLI_SRC := $(filter-out %_wasi.c,$(sort $(wildcard cli/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
-TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
+TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))) \
+           $(patsubst fuzz/fuzz_%.c,$(B)/tests/mutate_%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
 .PHONY: all run test tests test-asan test-tsan deps wasm fuzz mutants bench install uninstall clean
 .SECONDARY:

@@ -24,6 +24,7 @@ FUZZ_SEEDS_template := tests/data/templates
 FUZZ_SEEDS_peft_config := tests/data/adapters/configs
 FUZZ_SEEDS_spm_model := tests/golden/gemma3-caps
 FUZZ_SEEDS_tokenizer_json := tests/golden/gemma3-caps tests/golden/qwen2-tied
+FUZZ_SEEDS_hf_config := tests/golden/gemma3-caps tests/golden/llama-rope3 tests/golden/llama-yarn
 
 .PHONY: fuzz fuzz-build
 fuzz:
@@ -51,5 +52,23 @@ $(FB)/liblamina.a: $(FUZZ_LIB_OBJ)
 $(FB)/fuzz_%: fuzz/fuzz_%.c $(FB)/liblamina.a
 	@echo '  FUZZ-LD  $@'
 	@$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -MF $@.d $< $(FB)/liblamina.a $(LIBS) -o $@
+
+# The targets as plain tests (tests/mutate.c), with any compiler and the build's own flags, beginning from the small files among the same.
+MUTATE_SEEDS_gguf := tests/data/format/*.gguf tests/golden/adapters/llama-gqa/head.gguf
+MUTATE_SEEDS_safetensors := tests/data/format/*.safetensors
+MUTATE_SEEDS_slm := fuzz/corpus/slm/*
+MUTATE_SEEDS_vocab := fuzz/corpus/vocab/*
+MUTATE_SEEDS_tokenize := fuzz/corpus/tokenize/*
+MUTATE_SEEDS_template := tests/data/templates/LFM2*.jinja tests/data/templates/Kimi-K2-Instruct.jinja
+MUTATE_SEEDS_peft_config := tests/data/adapters/configs/*_lora__*.json
+MUTATE_SEEDS_spm_model := tests/golden/gemma3-caps/tokenizer.model tests/golden/llama-bias/tokenizer.model
+MUTATE_SEEDS_tokenizer_json := tests/golden/gemma3-caps/tokenizer.json tests/golden/qwen2-tied/tokenizer.json
+MUTATE_SEEDS_hf_config := tests/golden/*/config.json
+
+# Beside each program lies the list of its seeds, for tools/run_tests.sh.
+$(B)/tests/mutate_%: fuzz/fuzz_%.c $(B)/tests/mutate.o $(B)/liblamina.a fuzz/fuzz.mk
+	@echo '  LD  $@'
+	@$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d $(filter-out %.mk,$^) $(LIBS) -o $@
+	@echo $(or $(sort $(wildcard $(MUTATE_SEEDS_$*))),$(error fuzz/fuzz.mk: no MUTATE_SEEDS_$*)) >$@.seeds
 
 -include $(FUZZ_LIB_OBJ:.o=.d) $(wildcard $(FB)/*.d)

@@ -1,4 +1,5 @@
-/* Any bytes as a safetensors file. Unless the first byte is odd, the header's length is put right first. */
+/* Any bytes as a safetensors file. Unless the first byte is odd, the header's length is put right first: up to the last brace and
+ * the spaces behind it. */
 #include "base/cursor.h"
 #include "format/safetensors.h"
 
@@ -12,8 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!copy) return 0;
     if (size) memcpy(copy, data, size);
     if (size > 8 && data[0] % 2 == 0) {
-        uint64_t header = size - 8, data_bytes = data[1];
-        lam_store_u64(copy, header > data_bytes ? header - data_bytes : header);
+        size_t end = size;
+        while (end > 8 && data[end - 1] != '}') end--;
+        while (end < size && data[end] == ' ') end++;
+        lam_store_u64(copy, end - 8);
     }
     if (lam_st_open_memory(copy, size, &s, NULL) == LAM_OK) {
         volatile unsigned sum = 0;

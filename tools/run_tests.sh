@@ -45,7 +45,8 @@ one()
 # Sanitizers make test_invariance some twenty times slower: one base of its five is enough for them.
 case $build in *asan | *tsan) export SUBJECT="llama K mix" ;; esac
 
-for program; do one "${program##*/}" "$program"; done
+# Beside a program, the arguments that it wants, if any: a mutate_X has its seeds there.
+for program; do one "${program##*/}" "$program" $(cat "$program.seeds" 2>/dev/null); done
 
 case $build in
 *asan | *tsan) ;; # the checks below do not depend on the sanitizer
