@@ -52,7 +52,7 @@ run: deps
 
 test:
 	@tools/deps.sh --test --wasm
-	@$(MAKE) --no-print-directory $(JOBS) all tests wasm
+	@$(MAKE) --no-print-directory $(JOBS) all tests wasm $(B)/wasm/tests/test_invariance.wasm
 	@tools/run_tests.sh $(B) $(TESTS)
 
 tests: $(TESTS)

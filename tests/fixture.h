@@ -4,6 +4,7 @@
 
 #include "support.h"
 
+#include "base/os.h"
 #include "base/sha256.h"
 #include "lamina/lamina.h"
 
@@ -38,10 +39,15 @@ static inline void fixture_twin(const char *folder, const char *source, char *ou
     char path[2048];
     size_t size;
     snprintf(out, 512, "%s/twin", folder);
-    snprintf(path, sizeof path, "mkdir -p %s && cp %s/adapter_config.json %s", out, source, out);
-    assert_int_equal(system(path), 0);
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", source);
+    lam_error err;
+    assert_ok(lam_make_dirs(out, &err), err);
+    snprintf(path, sizeof path, "%s/adapter_config.json", source);
     uint8_t *bytes = test_read_file(path, &size);
+    snprintf(path, sizeof path, "%s/adapter_config.json", out);
+    fixture_write(path, bytes, size);
+    free(bytes);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", source);
+    bytes = test_read_file(path, &size);
     uint64_t header;
     memcpy(&header, bytes, sizeof header);
     for (size_t at = 8 + header; at + 4 <= size; at += 28) bytes[at + 3] ^= 0x80; /* float32, little-endian */

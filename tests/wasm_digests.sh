@@ -73,4 +73,16 @@ import $golden/gemma3-swa gemma3-swa.slm
 import $golden/adapters/gemma3-swa/all-r2 all-r2.slm -m gemma3-swa.slm
 import $golden/adapters/gemma3-swa/embed embed.slm -m gemma3-swa.slm
 logits "gemma3-swa bf16, all-r2 + 1.7 embed" gemma3-swa.slm "$(tokens 80 200)" all-r2.slm=1 embed.slm=1.7
+# The table of tests/test_invariance.c, made by both: chunks, and seven other sessions in the plan. Each fails by itself if its cells
+# differ; here the digests themselves must be the same ones.
+table() { grep -aE 'positions$|\|' | sed -E 's/^ *(scalar|avx2|avx512|neon) +[0-9]+ threads//' | sort -u; }
+for subject in "llama K mix" "gemma3 K mix" "llama f32"; do
+    SUBJECT=$subject "$build/tests/test_invariance" >"$work/n.log" 2>&1
+    SUBJECT=$subject LAMINA_WASM=$build/wasm/tests/test_invariance.wasm node wasm/lamina.mjs >"$work/w.log" 2>&1
+    table <"$work/n.log" >"$work/n.txt"
+    table <"$work/w.log" >"$work/w.txt"
+    [ "$(wc -l <"$work/n.txt")" -ge 4 ] || { echo "$subject: no table" >&2; exit 1; }
+    same "table of $subject"
+done
+
 echo "$count tables equal"

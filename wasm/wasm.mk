@@ -75,7 +75,7 @@ $(WB)/lamina.wasm: $(WASM_OBJ) $(THIRD_PARTY)
 # make wasm-test: unit tests that need nothing but memory and files, as 32-bit programs; wasm/cmocka stands in for cmocka.
 # test_slm stays out: its memory bound does not count zstd's own buffers, which here are in the same program; and test_gguf,
 # which expects of a tensor of 8 GiB that its size fits.
-WASM_TESTS := kernels merkle safetensors
+WASM_TESTS := invariance kernels merkle safetensors
 WASM_TEST_SRC := tests/support.c wasm/cmocka/mkdtemp.c
 WASM_LIB_OBJ = $(filter-out $(WB)/cli/%,$(WASM_OBJ)) $(THIRD_PARTY)
 $(WB)/tests/test_safetensors.wasm: METERED := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
