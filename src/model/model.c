@@ -25,7 +25,7 @@ static const struct lam_slm_entry *find_role(const struct lam_slm *s, const stru
 }
 
 /* One pass over the directory: every entry belongs to the architecture, once, with the shape that the configuration gives. */
-static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats, size_t *n_matrices, lam_error *err)
+static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats, lam_error *err)
 {
     const struct lam_config *c = &m->config;
     uint32_t counts[LAM_MAX_SPECS] = {0};
@@ -48,8 +48,7 @@ static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats
             return LAM_RAISE(err, LAM_E_FORMAT, "tensor %s: layout %u", name, e->layout);
         if (!matrix && lam_dtype_is_quantised(e->dtype))
             return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: a vector of type %s", name, lam_dtype_info(e->dtype)->name);
-        if (matrix) *n_matrices += 1;
-        else *n_vector_floats += cols;
+        if (!matrix) *n_vector_floats += cols;
         counts[spec - c->arch->tensors]++;
     }
     return lam_arch_check_counts(c->arch, c->n_layers, counts, err);
@@ -211,8 +210,8 @@ static lam_code open_from(struct lam_model *m, lam_error *err)
     LAM_TRY(lam_config_from_json(json_object_get(m->file->metadata, "config"), &m->config, err));
     if (m->config.tied != ((m->file->flags & LAM_SLM_TIED) != 0))
         return LAM_RAISE(err, LAM_E_FORMAT, "%s: header and configuration disagree on whether the head is tied", m->file->file.path);
-    size_t n_vector_floats = 0, n_matrices = 0;
-    LAM_TRY(check_entries(m, &n_vector_floats, &n_matrices, err));
+    size_t n_vector_floats = 0;
+    LAM_TRY(check_entries(m, &n_vector_floats, err));
     const struct lam_config *c = &m->config;
     size_t n_targets = (size_t)c->n_layers * 7 + 2;
     m->vectors = lam_alloc(n_vector_floats, sizeof *m->vectors);

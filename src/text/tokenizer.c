@@ -70,8 +70,6 @@ void lam_tokenizer_free(struct lam_tokenizer *t)
     lam_free(t);
 }
 
-const struct lam_vocab *lam_tokenizer_vocab(const struct lam_tokenizer *t) { return t->vocab; }
-
 lam_code lam_tokens_push(struct lam_tokens *t, uint32_t id, lam_error *err)
 {
     if (t->n == t->cap) {

@@ -15,7 +15,6 @@ struct lam_tokenizer;
  * expression that we cannot run exactly, LAM_E_NO_MEMORY. */
 lam_code lam_tokenizer_new(const struct lam_vocab *vocab, struct lam_tokenizer **out, lam_error *err);
 void lam_tokenizer_free(struct lam_tokenizer *t);
-const struct lam_vocab *lam_tokenizer_vocab(const struct lam_tokenizer *t);
 
 enum lam_encode_flags {
     /* Begin with BOS and end with EOS if the vocabulary asks for it (LAM_VOCAB_ADD_BOS, LAM_VOCAB_ADD_EOS). Where BOS
