@@ -17,16 +17,20 @@ static const size_t chunks[] = {MAX_PROMPT, 1, 7, 64}; /* the first: whole */
 struct subject {
     const char *name, *base, *adapters[2];
     size_t n_prompt;
+    lam_kv kv;
 };
 
 /* Prompts beyond 256 positions cross a cut of attention; gemma3-swa sees 16 positions in most layers. */
 static const struct subject subjects[] = {
-    {"stories260K Q8_0", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 264},
-    {"llama K mix", "tests/golden/llama-k/llama-k-kmix.gguf", {"tests/golden/adapters/llama-k/all-r4", "twin"}, 70},
+    {"stories260K Q8_0", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 264, 0},
+    {"llama K mix", "tests/golden/llama-k/llama-k-kmix.gguf", {"tests/golden/adapters/llama-k/all-r4", "twin"}, 70, 0},
     {"gemma3 bf16, window 16", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
-     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66},
-    {"gemma3 K mix", "tests/golden/gemma3-k/gemma3-k-kmix.gguf", {"tests/golden/adapters/gemma3-k/attention-r3", "twin"}, 70},
-    {"llama f32", "tests/golden/llama-gqa", {"tests/golden/adapters/llama-gqa/all-r4", "tests/golden/adapters/llama-gqa/rank-7"}, 100},
+     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66, 0},
+    {"gemma3 K mix", "tests/golden/gemma3-k/gemma3-k-kmix.gguf", {"tests/golden/adapters/gemma3-k/attention-r3", "twin"}, 70, 0},
+    {"llama f32", "tests/golden/llama-gqa", {"tests/golden/adapters/llama-gqa/all-r4", "tests/golden/adapters/llama-gqa/rank-7"}, 100, 0},
+    {"stories260K Q8_0, int8 KV", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 264, LAM_KV_INT8},
+    {"gemma3 bf16, window 16, int8 KV", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
+     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66, LAM_KV_INT8},
 };
 
 struct history {
@@ -45,14 +49,16 @@ static void feed_alone(struct history *h, size_t chunk, struct lam_sha256 *hash)
     }
 }
 
-static size_t add_rows(struct history *h, size_t n, struct lam_row *rows)
+/* logits[n, n_vocab] of the rows */
+static size_t add_rows(struct history *h, size_t n, struct lam_row *rows, float *logits)
 {
     lam_error err;
+    size_t n_vocab = h->session->composition->base->model->config.n_vocab;
     if (n > h->n - h->done) n = h->n - h->done;
     assert_ok(lam_kv_reserve(&h->session->kv, h->done + n, &err), err);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct lam_row){.token = h->tokens[h->done + i], .position = h->done + i, .kv = &h->session->kv,
-                                   .overlay = &h->session->composition->overlay, .want_logits = true};
+                                   .overlay = &h->session->composition->overlay, .logits = logits + i * n_vocab};
     h->done += n;
     return n;
 }
@@ -62,22 +68,24 @@ static void feed_in_company(struct fixture *f, struct history *h, struct history
 {
     struct lam_row rows[MAX_ROWS];
     lam_error err;
-    const float *logits;
-    size_t stride, n_vocab = fixture_vocab(f);
+    size_t n_vocab = fixture_vocab(f);
+    float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
+    assert_non_null(logits);
     while (h->done < h->n) {
         size_t n = 0;
-        for (size_t i = 0; i < 3; i++) n += add_rows(&others[i], 1 + i, rows + n);
-        size_t first = n, own = add_rows(h, chunk, rows + n);
+        for (size_t i = 0; i < 3; i++) n += add_rows(&others[i], 1 + i, rows + n, logits + n * n_vocab);
+        size_t first = n, own = add_rows(h, chunk, rows + n, logits + n * n_vocab);
         n += own;
-        for (size_t i = 3; i < NEIGHBOURS; i++) n += add_rows(&others[i], i == 5 ? 4 : 1, rows + n);
-        assert_ok(lam_forward_run(f->base->forward, rows, n, &logits, &stride, &err), err);
+        for (size_t i = 3; i < NEIGHBOURS; i++) n += add_rows(&others[i], i == 5 ? 4 : 1, rows + n, logits + n * n_vocab);
+        assert_ok(lam_forward_run(f->base->forward, rows, n, &err), err);
         for (size_t i = 0; i < own; i++) {
             assert_false(rows[first + i].failed);
-            lam_sha256_update(hash, logits + (first + i) * stride, n_vocab * sizeof *logits);
+            lam_sha256_update(hash, rows[first + i].logits, n_vocab * sizeof *logits);
         }
         for (size_t i = 0; i < NEIGHBOURS; i++)
             if (others[i].done + 4 > others[i].n) others[i].done = 0; /* begins again over its old cache */
     }
+    free(logits);
 }
 
 /* The prompt token by token in lam_session_step with seven other sessions. */
@@ -160,14 +168,17 @@ static void check_subject(const struct subject *s)
     struct fixture f;
     char want[2][LAM_DIGEST_TEXT] = {"", ""};
     const double weights[] = {1.0, 0.5};
+    const char *only = getenv("THREADS");
     size_t different = 0, cells = 0;
     fixture_import(&f, s->base, s->adapters, 2);
+    f.compose.kv = s->kv;
     for (size_t composed = 0; composed < 2; composed++) {
         printf("%s, %s, %zu positions\n  isa     threads     | alone: whole, 1, 7, 64              | with 7 others: the same\n",
                s->name, composed ? "A + 0.5 B" : "base", s->n_prompt);
         for (size_t v = 0; v < lam_n_variants; v++) {
             if (!lam_variants[v].supported()) continue;
             for (size_t t = 0; t < N_THREADS; t++) {
+                if (only && thread_counts[t] != strtoul(only, NULL, 10)) continue;
                 fixture_open(&f, &(lam_engine_options){.threads = thread_counts[t], .isa = lam_variants[v].kernels->name,
                                                        .max_rows = MAX_ROWS});
                 different += measure_line(&f, s, weights, composed ? 2 : 0, want[composed]);

@@ -210,8 +210,6 @@ static void test_overflow_without_logits(void **state)
     (void)state;
     struct setup s;
     lam_error err;
-    const float *logits;
-    size_t stride;
     set_up(&s, "tests/golden/llama-gqa", &(lam_engine_options){.threads = 1});
     lam_composition *wild = fixture_compose(&s.f, (double[]){1.0}, 1);
     struct lam_overlay_slot *last = NULL; /* only the last block's output overflows: no K or V does */
@@ -228,8 +226,9 @@ static void test_overflow_without_logits(void **state)
     lam_session *session = fixture_session(wild, 4);
     assert_ok(lam_kv_reserve(&session->kv, 4, &err), err);
     for (int want = 0; want < 2; want++) {
-        struct lam_row row = {.token = s.tokens[0], .kv = &session->kv, .overlay = &wild->overlay, .want_logits = want};
-        assert_ok(lam_forward_run(s.f.base->forward, &row, 1, &logits, &stride, &err), err);
+        struct lam_row row = {.token = s.tokens[0], .kv = &session->kv, .overlay = &wild->overlay,
+                              .logits = want ? session->next_logits : NULL};
+        assert_ok(lam_forward_run(s.f.base->forward, &row, 1, &err), err);
         assert_true(row.failed);
     }
     lam_session_free(session);
@@ -343,7 +342,7 @@ static void *work(void *argument)
         size_t n;
         bool composed = (round + w->index) % 2;
         if (lam_adapter_load(s->f.base, s->f.adapter_paths[0], false, &own[0], NULL) != LAM_OK) w->failure = "load";
-        else if (lam_compose(s->f.base, own, (double[]){1.0, 0.5}, composed ? 2 : 0, &c, NULL) != LAM_OK) w->failure = "compose";
+        else if (lam_compose(s->f.base, own, (double[]){1.0, 0.5}, composed ? 2 : 0, NULL, &c, NULL) != LAM_OK) w->failure = "compose";
         else if (!digest_quietly(c, s->tokens, N, got)) w->failure = "feed";
         else if (strcmp(got, w->want[composed]) != 0) w->failure = "digest";
         else if (round % 4 == 0 && lam_base_verify(s->f.base, NULL, NULL) != LAM_OK) w->failure = "verify";

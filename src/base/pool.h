@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 struct lam_pool;
@@ -22,5 +23,8 @@ void lam_pool_unlock(struct lam_pool *p);
  * One call at a time; not from within fn. */
 typedef void (*lam_pool_fn)(void *context, size_t item, unsigned thread);
 void lam_pool_run(struct lam_pool *p, size_t n_items, lam_pool_fn fn, void *context);
+
+/* Within fn: returns once another item has set *flag, which must be one that has begun. */
+void lam_pool_wait(const atomic_bool *flag);
 
 #endif

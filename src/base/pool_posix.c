@@ -7,10 +7,18 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-/* A worker waits this long for the next call before it parks: longer than the gap between two calls of one token,
- * short enough to leave a shared core soon. */
+/* Who waits spins this long before it parks: longer than the gap between two calls of one token, short enough to leave a shared
+ * core soon. */
 #define SPIN_SECONDS 50e-6
+
+/* The door of a call: generation · open · threads inside. A worker takes part in a call if it enters while the door is open; the
+ * caller closes it once no item is unclaimed and waits for those inside alone. So a worker that the system does not run (its core
+ * is another program's at the moment) costs its share of the speed, and never a wait. */
+#define INSIDE ((uint64_t)0x7fffffff)
+#define OPEN ((uint64_t)1 << 31)
+#define GENERATION ((uint64_t)1 << 32)
 
 struct worker {
     struct lam_pool *pool;
@@ -18,77 +26,141 @@ struct worker {
     unsigned index;
 };
 
+/* Items of one call that a thread takes first; what is left of them when another has none, the other takes. */
+struct range {
+    _Alignas(64) atomic_size_t next;
+    size_t end;
+};
+
 struct lam_pool {
     unsigned n_threads;
-    struct worker *workers;      /* n_threads - 1 */
+    struct worker *workers; /* n_threads - 1 */
+    struct range *ranges;   /* n_threads */
     lam_pool_fn fn;
     void *context;
-    size_t n_items;
-    _Alignas(64) atomic_size_t next_item;
-    _Alignas(64) atomic_uint generation; /* counts calls; a change is the start signal */
-    _Alignas(64) atomic_uint running;    /* workers that have not finished the current call */
+    _Alignas(64) _Atomic uint64_t door;
     atomic_bool stop;
-    atomic_uint parked;
+    atomic_bool sleepers;       /* workers are parked and not yet woken */
+    atomic_bool caller_sleeps;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t wake, left;
     pthread_mutex_t turn; /* lam_pool_lock */
 };
 
-static void work(struct lam_pool *p, unsigned thread)
+static void take(struct lam_pool *p, struct range *r, unsigned thread)
 {
+    if (atomic_load_explicit(&r->next, memory_order_relaxed) >= r->end) return;
     for (;;) {
-        size_t item = atomic_fetch_add_explicit(&p->next_item, 1, memory_order_relaxed);
-        if (item >= p->n_items) return;
+        size_t item = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+        if (item >= r->end) return;
         p->fn(p->context, item, thread);
     }
+}
+
+static void work(struct lam_pool *p, unsigned thread)
+{
+    for (unsigned i = 0; i < p->n_threads; i++) take(p, &p->ranges[(thread + i) % p->n_threads], thread);
 }
 
 static void pause_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
 }
 
-/* Returns the new generation once it differs from seen. */
-static unsigned wait_for_call(struct lam_pool *p, unsigned seen)
+/* Spins until the door is no longer as it was (mask picks the bits), or for SPIN_SECONDS. */
+static uint64_t watch_door(struct lam_pool *p, uint64_t mask, uint64_t was)
 {
     double until = lam_now() + SPIN_SECONDS;
+    uint64_t door;
     do {
-        for (int i = 0; i < 64; i++) {
-            unsigned g = atomic_load_explicit(&p->generation, memory_order_acquire);
-            if (g != seen) return g;
+        for (int i = 0; i < 32; i++) {
+            door = atomic_load_explicit(&p->door, memory_order_acquire);
+            if ((door & mask) != was) return door;
             pause_cpu();
         }
     } while (lam_now() < until);
+    return door;
+}
+
+/* The door once its generation is another than seen. */
+static uint64_t wait_for_call(struct lam_pool *p, uint64_t seen)
+{
+    const uint64_t mask = ~(OPEN | INSIDE);
+    uint64_t door = watch_door(p, mask, seen);
+    if ((door & mask) != seen) return door;
     pthread_mutex_lock(&p->lock);
-    atomic_fetch_add(&p->parked, 1);
-    unsigned g;
-    while ((g = atomic_load(&p->generation)) == seen) pthread_cond_wait(&p->wake, &p->lock);
-    atomic_fetch_sub(&p->parked, 1);
+    for (;;) {
+        atomic_store(&p->sleepers, true); /* before the look at the door: the caller opens it before it looks at this */
+        door = atomic_load(&p->door);
+        if ((door & mask) != seen) break;
+        pthread_cond_wait(&p->wake, &p->lock);
+    }
     pthread_mutex_unlock(&p->lock);
-    return g;
+    return door;
+}
+
+/* True once this thread counts as inside; false if the call that door tells of is over. */
+static bool enter(struct lam_pool *p, uint64_t door)
+{
+    const uint64_t call = door & ~(OPEN | INSIDE);
+    while ((door & OPEN) && (door & ~(OPEN | INSIDE)) == call)
+        if (atomic_compare_exchange_weak(&p->door, &door, door + 1)) return true;
+    return false;
+}
+
+static void leave(struct lam_pool *p)
+{
+    atomic_fetch_sub(&p->door, 1);
+    if (!atomic_load(&p->caller_sleeps)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_signal(&p->left);
+    pthread_mutex_unlock(&p->lock);
 }
 
 static void *worker_main(void *argument)
 {
     struct worker *w = argument;
     struct lam_pool *p = w->pool;
-    unsigned seen = 0;
+    uint64_t seen = 0;
     for (;;) {
-        seen = wait_for_call(p, seen);
+        uint64_t door = wait_for_call(p, seen);
         if (atomic_load(&p->stop)) return NULL;
+        seen = door & ~(OPEN | INSIDE);
+        if (!enter(p, door)) continue;
         work(p, w->index);
-        atomic_fetch_sub_explicit(&p->running, 1, memory_order_release);
+        leave(p);
     }
 }
 
-static void start_call(struct lam_pool *p)
+static void open_door(struct lam_pool *p)
 {
-    atomic_fetch_add(&p->generation, 1);
-    if (atomic_load(&p->parked) == 0) return;
+    uint64_t door = atomic_load_explicit(&p->door, memory_order_relaxed);
+    atomic_store(&p->door, (door & ~(OPEN | INSIDE)) + GENERATION + OPEN);
+    if (!atomic_load(&p->sleepers)) return;
     pthread_mutex_lock(&p->lock);
+    atomic_store(&p->sleepers, false);
     pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* A caller that waits long parks: a worker inside may be waiting for this very core. */
+static void close_door(struct lam_pool *p)
+{
+    if ((atomic_fetch_and(&p->door, ~OPEN) & INSIDE) == 0) return;
+    uint64_t inside = atomic_load(&p->door) & INSIDE;
+    for (uint64_t before = 0; inside != 0 && inside != before;) {
+        before = inside;
+        inside = watch_door(p, INSIDE, before) & INSIDE;
+    }
+    if (inside == 0) return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_sleeps, true);
+    while ((atomic_load(&p->door) & INSIDE) != 0) pthread_cond_wait(&p->left, &p->lock);
+    atomic_store(&p->caller_sleeps, false);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -100,22 +172,30 @@ void lam_pool_run(struct lam_pool *p, size_t n_items, lam_pool_fn fn, void *cont
     }
     p->fn = fn;
     p->context = context;
-    p->n_items = n_items;
-    atomic_store_explicit(&p->next_item, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->running, p->n_threads - 1, memory_order_relaxed);
-    start_call(p);
+    for (size_t t = 0, from = 0; t < p->n_threads; t++) {
+        size_t to = from + n_items / p->n_threads + (t < n_items % p->n_threads);
+        atomic_store_explicit(&p->ranges[t].next, from, memory_order_relaxed);
+        p->ranges[t].end = to;
+        from = to;
+    }
+    open_door(p);
     work(p, 0);
+    close_door(p);
+}
+
+void lam_pool_wait(const atomic_bool *flag)
+{
     double until = lam_now() + SPIN_SECONDS;
-    for (unsigned spins = 1; atomic_load_explicit(&p->running, memory_order_acquire) != 0; spins++) {
+    for (unsigned spins = 1; !atomic_load_explicit(flag, memory_order_acquire); spins++) {
         pause_cpu();
-        if (spins % 64 == 0 && lam_now() > until) lam_yield(); /* the last worker may want this very core */
+        if (spins % 32 == 0 && lam_now() > until) lam_yield();
     }
 }
 
 static void stop_workers(struct lam_pool *p, unsigned n)
 {
     atomic_store(&p->stop, true);
-    start_call(p);
+    open_door(p);
     for (unsigned i = 0; i < n; i++) pthread_join(p->workers[i].thread, NULL);
 }
 
@@ -126,15 +206,19 @@ lam_code lam_pool_new(unsigned n_threads, struct lam_pool **out, lam_error *err)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "%u threads: 1 to 1024 are possible", n_threads);
     struct lam_pool *p = lam_alloc_aligned(sizeof *p);
     struct worker *workers = lam_alloc(n_threads, sizeof *workers);
-    if (!p || !workers) {
+    struct range *ranges = lam_alloc_aligned(n_threads * sizeof *ranges);
+    if (!p || !workers || !ranges) {
         lam_free_aligned(p);
+        lam_free_aligned(ranges);
         lam_free(workers);
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "a pool of %u threads", n_threads);
     }
     p->n_threads = n_threads;
     p->workers = workers;
+    p->ranges = ranges;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
+    pthread_cond_init(&p->left, NULL);
     pthread_mutex_init(&p->turn, NULL);
     for (unsigned i = 0; i + 1 < n_threads; i++) {
         workers[i] = (struct worker){.pool = p, .index = i + 1};
@@ -155,8 +239,10 @@ void lam_pool_free(struct lam_pool *p)
     stop_workers(p, p->n_threads - 1);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->wake);
+    pthread_cond_destroy(&p->left);
     pthread_mutex_destroy(&p->turn);
     lam_free(p->workers);
+    lam_free_aligned(p->ranges);
     lam_free_aligned(p);
 }
 

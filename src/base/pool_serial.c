@@ -30,5 +30,7 @@ void lam_pool_run(struct lam_pool *p, size_t n_items, lam_pool_fn fn, void *cont
     for (size_t i = 0; i < n_items; i++) fn(context, i, 0);
 }
 
+void lam_pool_wait(const atomic_bool *flag) { (void)flag; }
+
 void lam_pool_lock(struct lam_pool *p) { (void)p; }
 void lam_pool_unlock(struct lam_pool *p) { (void)p; }

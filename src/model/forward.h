@@ -14,7 +14,7 @@ struct lam_row {
     size_t position;                   /* in its history; the KV cache holds all earlier ones or this plan does, in order */
     struct lam_kv *kv;                 /* reserved up to position */
     const struct lam_overlay *overlay; /* NULL: the base */
-    bool want_logits;
+    float *logits;                     /* out: [n_vocab]; NULL: not wanted */
     bool failed;                       /* out: an activation left the finite range; the row's session must end */
 };
 
@@ -25,9 +25,8 @@ lam_code lam_forward_new(const struct lam_model *model, struct lam_pool *pool, c
                          struct lam_forward **out, lam_error *err);
 void lam_forward_free(struct lam_forward *f);
 
-/* Runs the plan. *logits points to the wanted rows' logits in plan order, row stride *stride floats, valid until the next call.
- * LAM_E_TOKEN for a token outside the vocabulary, LAM_E_ARGUMENT for too many rows, LAM_E_NO_MEMORY; rows then are as before. */
-lam_code lam_forward_run(struct lam_forward *f, struct lam_row *rows, size_t n_rows, const float **logits, size_t *stride,
-                         lam_error *err);
+/* Runs the plan. LAM_E_TOKEN for a token outside the vocabulary, LAM_E_ARGUMENT for too many rows, LAM_E_NO_MEMORY; a row that
+ * failed has no meaning in its logits. */
+lam_code lam_forward_run(struct lam_forward *f, struct lam_row *rows, size_t n_rows, lam_error *err);
 
 #endif
