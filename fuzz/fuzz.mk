@@ -8,7 +8,7 @@ FB := $(B)/fuzz
 FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
 # Parsers need no fast kernels: the portable list of variants serves on every machine.
-FUZZ_NOT_HERE := %_wasi.c %_avx2.c %_avx512.c %_neon.c %_x86.c src/base/pool_serial.c src/base/sha256_portable.c
+FUZZ_NOT_HERE := %_wasi.c $(MACHINE_KERNELS) src/base/pool_serial.c src/base/sha256_portable.c
 FUZZ_LIB_SRC := $(filter-out $(FUZZ_NOT_HERE),$(sort $(wildcard src/*/*.c)))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(FB)/%.o)
 

@@ -1,5 +1,5 @@
-/* Any bytes as an .slm file, checksum and root put right so that damage reaches the parser. Zeros stand for the padding
- * before the data section and for the data, so that inputs stay small: an input is the file up to its names' end. */
+/* Any bytes as an .slm file, checksum and root put right so that damage reaches the parser. So that inputs stay small, an input is the
+ * file up to its names' end, then its data section; zeros stand for the padding between the two and for what is missing. */
 #include "../tests/slm_seal.h"
 #include "base/alloc.h"
 #include "format/slm.h"
@@ -7,6 +7,39 @@
 #include <string.h>
 
 #define FUZZ_FILE_MAX ((size_t)512 << 10)
+#define FUZZ_ROW_MAX ((uint32_t)1 << 20)
+
+/* Where the names end, if the header's directory lies within the input; else its size. */
+static size_t names_end(const uint8_t *data, size_t size)
+{
+    uint64_t directory = lam_load_u64(data + LAM_SLM_AT_DIRECTORY), n = lam_load_u32(data + LAM_SLM_AT_TENSORS);
+    if (directory > size || n > (size - directory) / LAM_SLM_ENTRY_BYTES) return size;
+    uint64_t end = directory + n * LAM_SLM_ENTRY_BYTES;
+    for (uint64_t i = 0; i < n; i++) end += lam_load_u16(data + directory + i * LAM_SLM_ENTRY_BYTES + 4);
+    return end < size ? (size_t)end : size;
+}
+
+/* file[len], zeroed, from the input: what stands behind the names goes where the header puts the data section. */
+static void unfold(const uint8_t *data, size_t size, uint8_t *file, size_t len)
+{
+    size_t head = size < LAM_SLM_HEADER_BYTES || len == size ? size : names_end(data, size);
+    if (size) memcpy(file, data, head);
+    if (head == size) return;
+    uint64_t data_at = lam_load_u64(data + LAM_SLM_AT_DATA);
+    if (data_at < head || data_at > len) return;
+    size_t room = len - (size_t)data_at, rest = size - head;
+    memcpy(file + data_at, data + head, rest < room ? rest : room);
+}
+
+/* Adds a residual to a row as the model does; what the check let through must fit. */
+static void use_residual(const struct lam_slm *s, const struct lam_slm_entry *e)
+{
+    struct lam_residual r;
+    if (lam_slm_residual(s, e, &r, NULL) != LAM_OK || r.n == 0 || e->dims[0] > FUZZ_ROW_MAX) return;
+    float *row = lam_alloc(e->dims[0], sizeof *row);
+    for (size_t i = 0; row && i < e->dims[1]; i++) lam_residual_add_row(&r, i, row);
+    lam_free(row);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -18,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     uint8_t *file = lam_alloc_aligned(len);
     if (!file) return 0;
-    if (size) memcpy(file, data, size);
+    unfold(data, size, file, len);
     slm_seal(file, len);
     if (lam_slm_open_memory(file, len, &s, NULL) == LAM_OK) {
         volatile unsigned sum = 0;
@@ -27,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const uint8_t *bytes = lam_slm_tensor_data(s, e);
             if (bytes < file || e->bytes == 0 || bytes + e->bytes > file + len) __builtin_trap();
             sum += bytes[0] + bytes[e->bytes - 1] + (unsigned)s->names[e->name_offset + e->name_len - 1];
+            use_residual(s, e);
         }
         if (s->vocab) sum += s->vocab[0] + s->vocab[s->vocab_bytes - 1];
         for (size_t i = 0; i < s->n_pieces; i++) sum += lam_slm_verify_piece(s, i, NULL) == LAM_OK;

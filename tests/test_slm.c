@@ -12,6 +12,7 @@
 #include <zstd.h>
 
 #define GOLDEN "tests/data/format/python.slm"
+#define RESIDUAL "tests/data/format/residual.slm"
 
 /* A file in memory as the reader wants it: aligned, and exactly as long as it says so that a sanitizer sees each overrun. */
 static uint8_t *aligned_copy(const uint8_t *bytes, size_t len)
@@ -93,16 +94,41 @@ static lam_code fill_pattern(void *context, size_t index, uint64_t offset, uint8
 }
 
 static const struct lam_slm_decl golden_decls[] = {
-    {"token_embd.weight", LAM_F16, 2, {8, 20, 1, 1}, LAM_LAYOUT_TILE16, LAM_LAYER_NONE, 1},
-    {"blk.0.attn_norm.weight", LAM_F32, 1, {8, 0, 0, 0}, LAM_LAYOUT_PLAIN, 0, 7},
-    {"blk.0.attn_q.weight", LAM_Q8_0, 2, {32, 3, 1, 1}, LAM_LAYOUT_TILE16, 0, 3},
-    {"blk.1.attn_norm.weight", LAM_F32, 1, {7, 1, 1, 1}, LAM_LAYOUT_PLAIN, 1, 7},
-    {"output_norm.weight", LAM_BF16, 1, {3, 1, 1, 1}, LAM_LAYOUT_PLAIN, LAM_LAYER_NONE, 9},
+    {"token_embd.weight", LAM_F16, 2, {8, 20, 1, 1}, LAM_LAYOUT_TILE16, LAM_LAYER_NONE, 1, 0},
+    {"blk.0.attn_norm.weight", LAM_F32, 1, {8, 0, 0, 0}, LAM_LAYOUT_PLAIN, 0, 7, 0},
+    {"blk.0.attn_q.weight", LAM_Q8_0, 2, {32, 3, 1, 1}, LAM_LAYOUT_TILE16, 0, 3, 0},
+    {"blk.1.attn_norm.weight", LAM_F32, 1, {7, 1, 1, 1}, LAM_LAYOUT_PLAIN, 1, 7, 0},
+    {"output_norm.weight", LAM_BF16, 1, {3, 1, 1, 1}, LAM_LAYOUT_PLAIN, LAM_LAYER_NONE, 9, 0},
 };
 
-static void test_write_equals_golden(void **state)
+static const struct lam_slm_decl residual_decls[] = {
+    {"token_embd.weight", LAM_F16, 2, {8, 20, 1, 1}, LAM_LAYOUT_TILE16, 0, 1, 3},
+    {"blk.0.attn_q.weight", LAM_Q4_64, 2, {64, 3, 1, 1}, LAM_LAYOUT_TILE16, 0, 3, 5},
+    {"blk.0.attn_k.weight", LAM_Q4_64, 2, {64, 2, 1, 1}, LAM_LAYOUT_TILE16, 0, 4, 0},
+    {"output_norm.weight", LAM_BF16, 1, {3, 1, 1, 1}, LAM_LAYOUT_PLAIN, 0, 9, 0},
+};
+
+/* See tools/make_format_golden.py. Half bits: 1.5, -0.25, 65504; 0.5, -0.5, 2^-24, 3, -4. */
+static lam_code give_residual(void *context, size_t index, const uint8_t **bytes, lam_error *err)
 {
-    (void)state;
+    static struct {
+        uint32_t starts[21];
+        uint16_t columns[3], values[3];
+    } embedding = {{0, 2}, {0, 7, 3}, {0x3e00, 0xb400, 0x7bff}};
+    static const struct {
+        uint32_t starts[4];
+        uint16_t columns[5], values[5];
+    } q = {{0, 3, 3, 5}, {5, 6, 63, 0, 1}, {0x3800, 0xb800, 0x0001, 0x4200, 0xc400}};
+    (void)context, (void)err;
+    for (size_t r = 1; r < 20; r++) embedding.starts[r] = 2;
+    embedding.starts[20] = 3;
+    assert_true(index < 2);
+    *bytes = index == 0 ? (const uint8_t *)&embedding : (const uint8_t *)&q;
+    return LAM_OK;
+}
+
+static void check_written(const char *golden, const struct lam_slm_decl *decls, size_t n_decls, lam_slm_residual_fn residual)
+{
     lam_error err;
     struct lam_slm_out *o;
     char *folder = test_make_folder(), *path = lam_path_join(folder, "out.slm");
@@ -110,12 +136,13 @@ static void test_write_equals_golden(void **state)
     static const char text[] = "{\"n\":[1,5e-1,\"\\u20ac\"],\"architecture\":\"test\"}";
     assert_ok(lam_json_parse(text, sizeof text - 1, "metadata", &metadata, &err), err);
     assert_ok(lam_slm_out_new(LAM_SLM_BASE, LAM_SLM_TIED, &o, &err), err);
-    for (size_t i = 0; i < 5; i++) assert_ok(lam_slm_out_tensor(o, &golden_decls[i], &err), err);
+    for (size_t i = 0; i < n_decls; i++) assert_ok(lam_slm_out_tensor(o, &decls[i], &err), err);
     lam_slm_out_metadata(o, metadata);
     lam_slm_out_vocab(o, (const uint8_t *)"nineteen bytes here", 19);
+    lam_slm_out_residuals(o, residual);
     assert_ok(lam_slm_out_write(o, path, fill_pattern, NULL, NULL, &err), err);
     size_t written, expected;
-    uint8_t *a = test_read_file(path, &written), *b = test_read_file(GOLDEN, &expected);
+    uint8_t *a = test_read_file(path, &written), *b = test_read_file(golden, &expected);
     uint64_t bound;
     assert_ok(lam_slm_out_size(o, &bound, &err), err);
     assert_true(bound >= written);
@@ -127,6 +154,44 @@ static void test_write_equals_golden(void **state)
     json_decref(metadata);
     lam_free(path);
     test_remove_folder(folder);
+}
+
+static void test_write_equals_golden(void **state)
+{
+    (void)state;
+    check_written(GOLDEN, golden_decls, sizeof golden_decls / sizeof *golden_decls, NULL);
+    check_written(RESIDUAL, residual_decls, sizeof residual_decls / sizeof *residual_decls, give_residual);
+}
+
+/* ---- outlier residuals ---- */
+
+static void test_residual(void **state)
+{
+    (void)state;
+    struct lam_slm *s;
+    struct lam_residual r;
+    lam_error err;
+    float row[64] = {0}, embedding[8] = {0};
+    assert_ok(lam_slm_open(RESIDUAL, &s, &err), err);
+    assert_int_equal(s->n_residuals, 2);
+    const struct lam_slm_entry *q = lam_slm_find(s, "blk.0.attn_q.weight");
+    assert_int_equal(lam_slm_residual_values(s, q), 5);
+    assert_ok(lam_slm_residual(s, q, &r, &err), err);
+    for (size_t i = 0; i < 3; i++) lam_residual_add_row(&r, i, row);
+    for (size_t k = 0; k < 64; k++) {
+        float want = k == 0 ? 3.0f : k == 1 ? -4.0f : k == 5 ? 0.5f : k == 6 ? -0.5f : k == 63 ? 0x1p-24f : 0.0f;
+        assert_true(row[k] == want);
+    }
+    assert_ok(lam_slm_residual(s, lam_slm_find(s, "token_embd.weight"), &r, &err), err);
+    lam_residual_add_row(&r, 19, embedding);
+    assert_true(embedding[3] == 65504.0f && embedding[0] == 0.0f);
+    const struct lam_slm_entry *k = lam_slm_find(s, "blk.0.attn_k.weight");
+    assert_int_equal(lam_slm_residual_values(s, k), 0);
+    assert_ok(lam_slm_residual(s, k, &r, &err), err);
+    assert_int_equal(r.n, 0);
+    lam_residual_add_row(&r, 0, row);
+    assert_ok(lam_slm_verify_piece(s, 0, &err), err);
+    lam_slm_close(s);
 }
 
 /* ---- a file of several pieces ---- */
@@ -162,9 +227,9 @@ static void test_pieces(void **state)
     uint8_t root[32];
     char *folder = test_make_folder(), *path = lam_path_join(folder, "out.slm");
     static const struct lam_slm_decl decls[] = {
-        {"embedding", LAM_F16, 2, {576, 8001, 1, 1}, LAM_LAYOUT_TILE16, LAM_LAYER_NONE, 0},
-        {"plain", LAM_F32, 2, {7, 3, 1, 1}, LAM_LAYOUT_PLAIN, 0, 0},
-        {"tail", LAM_F32, 3, {1, 2, 3, 1}, LAM_LAYOUT_PLAIN, 0, 0},
+        {"embedding", LAM_F16, 2, {576, 8001, 1, 1}, LAM_LAYOUT_TILE16, LAM_LAYER_NONE, 0, 0},
+        {"plain", LAM_F32, 2, {7, 3, 1, 1}, LAM_LAYOUT_PLAIN, 0, 0, 0},
+        {"tail", LAM_F32, 3, {1, 2, 3, 1}, LAM_LAYOUT_PLAIN, 0, 0, 0},
     };
     struct filled filled = {.unit = {576 * 2 * 16, 28, 4}};
     assert_ok(lam_slm_out_new(LAM_SLM_ADAPTER, 0, &o, &err), err);
@@ -213,7 +278,7 @@ static void test_writer_refuses(void **state)
     char *folder = test_make_folder(), *path = lam_path_join(folder, "out.slm");
     assert_int_equal(lam_slm_out_new(LAM_SLM_BASE, 2, &o, &err), LAM_E_ARGUMENT);
     assert_ok(lam_slm_out_new(LAM_SLM_BASE, 0, &o, &err), err);
-    struct lam_slm_decl d = {"x", LAM_Q8_0, 2, {33, 4, 1, 1}, LAM_LAYOUT_TILE16, 0, 0};
+    struct lam_slm_decl d = {"x", LAM_Q8_0, 2, {33, 4, 1, 1}, LAM_LAYOUT_TILE16, 0, 0, 0};
     assert_int_equal(lam_slm_out_tensor(o, &d, &err), LAM_E_SHAPE);
     d.dims[0] = 32;
     d.n_dims = 3;
@@ -222,6 +287,13 @@ static void test_writer_refuses(void **state)
     d.name = "";
     assert_int_equal(lam_slm_out_tensor(o, &d, &err), LAM_E_ARGUMENT);
     d.name = "x";
+    d.residual_values = 32 * 4 + 1;
+    assert_int_equal(lam_slm_out_tensor(o, &d, &err), LAM_E_OVERFLOW);
+    d.residual_values = 1;
+    d.layout = LAM_LAYOUT_PLAIN;
+    assert_int_equal(lam_slm_out_tensor(o, &d, &err), LAM_E_ARGUMENT);
+    d.layout = LAM_LAYOUT_TILE16;
+    d.residual_values = 0;
     assert_ok(lam_slm_out_tensor(o, &d, &err), err);
     assert_ok(lam_slm_out_tensor(o, &d, &err), err);
     assert_int_equal(lam_slm_out_write(o, path, fill_pattern, NULL, NULL, &err), LAM_E_DUPLICATE);
@@ -251,8 +323,11 @@ static void expect(const uint8_t *file, size_t len, lam_code code, const char *w
     struct lam_slm *s;
     lam_error err = {.message = ""};
     lam_code got = open_checked(file, len, &s, &err);
+    struct lam_residual r;
+    bool open = got == LAM_OK;
+    for (size_t i = 0; got == LAM_OK && i < s->n_entries; i++) got = lam_slm_residual(s, &s->entries[i], &r, &err);
     if (got != code) fail_msg("%s: %s (%s), expected %s", what, lam_code_name(got), err.message, lam_code_name(code));
-    if (got == LAM_OK) lam_slm_close(s);
+    if (open) lam_slm_close(s);
 }
 
 struct patch {
@@ -262,12 +337,12 @@ struct patch {
     lam_code code;
 };
 
-/* Each patch alone, on a copy; directory patches count from the directory. */
-static void try_patches(const struct patch *patches, size_t n, bool directory)
+/* Each patch alone, on a copy of a file; patches count from the offset in the header's field base_at, if that is not 0. */
+static void try_patches(const char *path, const struct patch *patches, size_t n, size_t base_at)
 {
     size_t len;
-    uint8_t *golden = test_read_file(GOLDEN, &len), *file = aligned_copy(golden, len);
-    size_t base = directory ? (size_t)lam_load_u64(golden + LAM_SLM_AT_DIRECTORY) : 0;
+    uint8_t *golden = test_read_file(path, &len), *file = aligned_copy(golden, len);
+    size_t base = base_at ? (size_t)lam_load_u64(golden + base_at) : 0;
     for (size_t i = 0; i < n; i++) {
         uint8_t value[8];
         lam_store_u64(value, patches[i].value);
@@ -299,8 +374,8 @@ static void test_header_faults(void **state)
         {"more tensors", 12, 4, 6, LAM_E_GAP},
         {"fewer tensors", 12, 4, 4, LAM_E_GAP},
         {"2^32 - 1 tensors", 12, 4, UINT32_MAX, LAM_E_TRUNCATED},
-        {"residuals", 16, 4, 1, LAM_E_UNSUPPORTED},
-        {"residual offset", 64, 8, 64, LAM_E_UNSUPPORTED},
+        {"residuals", 16, 4, 1, LAM_E_OVERLAP},
+        {"residual offset", 64, 8, 64, LAM_E_UNKNOWN_FIELD},
         {"metadata length short", 20, 4, 5, LAM_E_FORMAT},
         {"metadata length above 16 MiB", 20, 4, (16 << 20) + 1, LAM_E_LIMIT},
         {"metadata offset low", 24, 8, 128, LAM_E_OVERLAP},
@@ -324,7 +399,7 @@ static void test_header_faults(void **state)
         {"vocabulary out", 120, 4, UINT32_MAX, LAM_E_TRUNCATED},
         {"vocabulary none", 120, 4, 0, LAM_E_GAP},
     };
-    try_patches(patches, sizeof patches / sizeof *patches, false);
+    try_patches(GOLDEN, patches, sizeof patches / sizeof *patches, 0);
 }
 
 /* Entry 0 is blk.0.attn_norm (offset 65536), 1 blk.0.attn_q (65600), 2 blk.1.attn_norm (131072), 3 output_norm (196608),
@@ -360,7 +435,7 @@ static void test_directory_faults(void **state)
         {"layout 2", 40, 2, 2, LAM_E_UNKNOWN_FIELD},
         {"layout plain instead of tiles", 64 + 40, 2, 0, LAM_E_FORMAT},
         {"layer", 64 + 42, 2, 5, LAM_E_ALIGNMENT},
-        {"residual", 44, 4, 1, LAM_E_UNSUPPORTED},
+        {"residual", 44, 4, 1, LAM_E_OVERFLOW},
         {"flags", 52, 4, 1, LAM_E_UNKNOWN_FIELD},
         {"reserved", 60, 1, 1, LAM_E_UNKNOWN_FIELD},
         {"unsorted", 5 * 64, 1, 'z', LAM_E_FORMAT},
@@ -369,7 +444,63 @@ static void test_directory_faults(void **state)
         {"padding", 5 * 64 + 101, 1, 1, LAM_E_GAP},
         {"no tensor at the end", 3 * 64 + 24, 8, 131136, LAM_E_ALIGNMENT},
     };
-    try_patches(patches, sizeof patches / sizeof *patches, true);
+    try_patches(GOLDEN, patches, sizeof patches / sizeof *patches, LAM_SLM_AT_DIRECTORY);
+}
+
+/* The table is at 1728 of the data section, the residual of token_embd (20 rows of 8) at 1792, that of attn_q (3 rows of 64) at 1920.
+ * Entries: 0 attn_k, 1 attn_q, 2 output_norm, 3 token_embd. */
+static void test_residual_faults(void **state)
+{
+    (void)state;
+    static const struct patch header[] = {
+        {"in an adapter", 6, 1, 1, LAM_E_UNSUPPORTED},
+        {"none, with an offset", 16, 4, 0, LAM_E_UNKNOWN_FIELD},
+        {"one", 16, 4, 1, LAM_E_OVERFLOW},
+        {"three", 16, 4, 3, LAM_E_GAP},
+        {"2^32 - 1", 16, 4, UINT32_MAX, LAM_E_TRUNCATED},
+        {"table before the data", 64, 8, 0, LAM_E_OVERLAP},
+        {"table in the tensors", 64, 8, 65536 + 1664, LAM_E_OVERLAP},
+        {"table behind its place", 64, 8, 65536 + 1792, LAM_E_GAP},
+        {"table at the end", 64, 8, 65536 + 1984 - 31, LAM_E_TRUNCATED},
+        {"table out", 64, 8, UINT64_MAX, LAM_E_TRUNCATED},
+    };
+    static const struct patch directory[] = {
+        {"one of two tensors", 0 + 44, 4, 2, LAM_E_DUPLICATE},
+        {"without its tensor", 64 + 44, 4, 0, LAM_E_GAP},
+        {"number 3 of 2", 64 + 44, 4, 3, LAM_E_OVERFLOW},
+        {"number 2^32 - 1", 64 + 44, 4, UINT32_MAX, LAM_E_OVERFLOW},
+        {"out of order", 3 * 64 + 44, 4, 2, LAM_E_GAP},
+        {"the first one twice", 64 + 44, 4, 1, LAM_E_DUPLICATE},
+        {"of a vector", 2 * 64 + 44, 4, 1, LAM_E_SHAPE},
+        {"of a plain matrix", 64 + 40, 2, 0, LAM_E_SHAPE},
+    };
+    static const struct patch data[] = {
+        {"offset low", 1728, 8, 1728, LAM_E_OVERLAP},
+        {"offset high", 1728, 8, 1856, LAM_E_GAP},
+        {"offset out", 1744, 8, 1985, LAM_E_OVERFLOW},
+        {"offset 2^64 - 64", 1728, 8, UINT64_MAX - 63, LAM_E_OVERFLOW},
+        {"no values", 1728 + 8, 4, 0, LAM_E_FORMAT},
+        {"more values than weights", 1728 + 8, 4, 161, LAM_E_FORMAT},
+        {"values that leave the section", 1728 + 8, 4, 160, LAM_E_OVERFLOW},
+        {"values into the next", 1728 + 8, 4, 20, LAM_E_OVERLAP},
+        {"one value fewer", 1744 + 8, 4, 4, LAM_E_FORMAT},
+        {"reserved", 1728 + 12, 4, 1, LAM_E_UNKNOWN_FIELD},
+        {"rows don't begin at 0", 1920, 4, 1, LAM_E_FORMAT},
+        {"a row beyond the values", 1920 + 4, 4, 6, LAM_E_FORMAT},
+        {"a row of 2^32 - 1", 1920 + 4, 4, UINT32_MAX, LAM_E_FORMAT},
+        {"rows fall", 1920 + 8, 4, 2, LAM_E_FORMAT},
+        {"rows end early", 1920 + 12, 4, 4, LAM_E_FORMAT},
+        {"column 64", 1936 + 4, 2, 64, LAM_E_OVERFLOW},
+        {"column 65535", 1936, 2, 65535, LAM_E_OVERFLOW},
+        {"column twice", 1936 + 2, 2, 5, LAM_E_DUPLICATE},
+        {"columns fall", 1936 + 2, 2, 4, LAM_E_FORMAT},
+        {"infinity", 1946, 2, 0x7c00, LAM_E_NON_FINITE},
+        {"minus infinity", 1946 + 8, 2, 0xfc00, LAM_E_NON_FINITE},
+        {"NaN", 1946 + 2, 2, 0x7e01, LAM_E_NON_FINITE},
+    };
+    try_patches(RESIDUAL, header, sizeof header / sizeof *header, 0);
+    try_patches(RESIDUAL, directory, sizeof directory / sizeof *directory, LAM_SLM_AT_DIRECTORY);
+    try_patches(RESIDUAL, data, sizeof data / sizeof *data, LAM_SLM_AT_DATA);
 }
 
 /* 64 bytes more at the end, in which no tensor lies. */
@@ -568,6 +699,17 @@ static void test_truncations(void **state)
     free(golden);
 }
 
+/* Whatever lam_slm_residual lets through can be added to rows of the tensor's width. */
+static void touch_residual(const struct lam_slm *s, const struct lam_slm_entry *e)
+{
+    struct lam_residual r;
+    if (lam_slm_residual(s, e, &r, NULL) != LAM_OK || e->dims[0] > 1 << 20) return;
+    float *row = calloc(e->dims[0], sizeof *row);
+    assert_non_null(row);
+    for (size_t i = 0; i < e->dims[1]; i++) lam_residual_add_row(&r, i, row);
+    free(row);
+}
+
 static void touch_everything(const struct lam_slm *s)
 {
     volatile unsigned sum = 0;
@@ -576,21 +718,22 @@ static void touch_everything(const struct lam_slm *s)
         const uint8_t *data = lam_slm_tensor_data(s, e);
         sum += data[0] + data[e->bytes - 1] + (unsigned)s->names[e->name_offset] + (unsigned)s->names[e->name_offset + e->name_len - 1];
     }
+    for (size_t i = 0; i < s->n_entries; i++) touch_residual(s, &s->entries[i]);
     if (s->vocab) sum += s->vocab[0] + s->vocab[s->vocab_bytes - 1];
     for (size_t i = 0; i < s->n_pieces; i++) sum += lam_slm_verify_piece(s, i, NULL) == LAM_OK;
 }
 
-static void test_mutations(void **state)
+/* Damages the sections before the data, and the data from `from` on if that is not 0. */
+static void mutate(const char *path, size_t n_entries, size_t from, uint64_t seed)
 {
-    (void)state;
     size_t len, opened = 0;
-    uint8_t *golden = test_read_file(GOLDEN, &len), *file = aligned_copy(golden, len);
-    size_t small = (size_t)lam_load_u64(golden + LAM_SLM_AT_DIRECTORY) + 5 * 64 + 120;
+    uint8_t *golden = test_read_file(path, &len), *file = aligned_copy(golden, len);
+    size_t small = (size_t)lam_load_u64(golden + LAM_SLM_AT_DIRECTORY) + n_entries * 64 + 120;
     static const uint64_t sizes[] = {0, 1, 63, 64, 128, 65536, 262144, 0xFFFFFFFF, (uint64_t)1 << 32, (uint64_t)1 << 63, UINT64_MAX - 63, UINT64_MAX};
-    uint64_t seed = 4711;
     for (int round = 0; round < 20000; round++) {
         for (uint64_t k = test_random(&seed) % 3 + 1; k > 0; k--) {
-            size_t at = test_random(&seed) % (small - 8);
+            bool data = from && test_random(&seed) % 2;
+            size_t at = data ? from + test_random(&seed) % (len - from - 8) : test_random(&seed) % (small - 8);
             if (test_random(&seed) % 2) file[at] = (uint8_t)test_random(&seed);
             else if (test_random(&seed) % 2) file[at] ^= (uint8_t)(1u << test_random(&seed) % 8);
             else lam_store_u64(file + at / 8 * 8, sizes[test_random(&seed) % (sizeof sizes / sizeof *sizes)]);
@@ -604,17 +747,26 @@ static void test_mutations(void **state)
             lam_slm_close(s);
         }
         memcpy(file, golden, small);
+        if (from) memcpy(file + from, golden + from, len - from);
     }
     assert_in_range(opened, 200, 19000);
     free(file);
     free(golden);
 }
 
+static void test_mutations(void **state)
+{
+    (void)state;
+    mutate(GOLDEN, 5, 0, 4711);
+    mutate(RESIDUAL, 4, 65536 + 1728, 4712);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_write_equals_golden), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_writer_refuses), cmocka_unit_test(test_header_faults), cmocka_unit_test(test_directory_faults),
+        cmocka_unit_test(test_writer_refuses), cmocka_unit_test(test_header_faults), cmocka_unit_test(test_directory_faults), cmocka_unit_test(test_residual),
+        cmocka_unit_test(test_residual_faults),
         cmocka_unit_test(test_duplicate_name), cmocka_unit_test(test_unused_data), cmocka_unit_test(test_checksums), cmocka_unit_test(test_metadata_faults), cmocka_unit_test(test_missing_and_empty),
         cmocka_unit_test(test_metadata_bombs), cmocka_unit_test(test_truncations), cmocka_unit_test(test_mutations),
     };

@@ -153,7 +153,7 @@ static const char *ggml_type_name(uint32_t type)
 static lam_code measure_tensor(struct lam_gguf_tensor *t, uint32_t type, lam_error *err)
 {
     const struct lam_dtype_info *info = lam_dtype_info(type);
-    if (!info)
+    if (!info || !lam_dtype_in_gguf(info->dtype))
         return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.128s: type %s (%" PRIu32 ") is not supported", t->name, ggml_type_name(type), type);
     t->dtype = info->dtype;
     if (t->dims[0] % info->block_elements)

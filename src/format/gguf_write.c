@@ -161,6 +161,8 @@ lam_code lam_gguf_out_tensor(struct lam_gguf_out *o, const char *name, enum lam_
     struct declared t = {.dtype = dtype, .n_dims = n_dims, .dims = {1, 1, 1, 1}};
     if (!lam_name_is_clean(name, strlen(name))) return LAM_RAISE(err, LAM_E_ARGUMENT, "gguf: a tensor name is empty or not clean UTF-8");
     if (!lam_dtype_info(dtype)) return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: type %d", name, (int)dtype);
+    if (!lam_dtype_in_gguf(dtype))
+        return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: GGUF has no type %s", name, lam_dtype_info(dtype)->name);
     if (n_dims < 1 || n_dims > 4) return LAM_RAISE(err, LAM_E_SHAPE, "tensor %s: %u dimensions", name, n_dims);
     for (int i = 0; i < n_dims; i++) t.dims[i] = dims[i];
     if (t.dims[0] % lam_dtype_info(dtype)->block_elements)

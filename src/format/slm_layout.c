@@ -33,6 +33,13 @@ bool lam_slm_place(size_t end, bool same_layer, size_t *offset)
     return lam_round_up(end, same_layer ? LAM_SLM_TENSOR_ALIGN : LAM_SLM_LAYER_ALIGN, offset);
 }
 
+bool lam_slm_place_residuals(size_t end, size_t n, size_t *table, size_t *first)
+{
+    size_t bytes;
+    return lam_round_up(end, LAM_SLM_TENSOR_ALIGN, table) && lam_mul_size(n, LAM_SLM_RECORD_BYTES, &bytes) &&
+           lam_add_size(*table, bytes, first) && lam_round_up(*first, LAM_SLM_TENSOR_ALIGN, first);
+}
+
 void lam_slm_file_root(const struct lam_slm_parts *parts, const uint8_t weights_root[32], uint8_t out[32])
 {
     uint8_t header[LAM_SLM_HEADER_BYTES], inner[32];

@@ -28,6 +28,14 @@ enum {
     LAM_SLM_AT_CRC = 124             /* u32 */
 };
 
+/* Of a record of the residual table. */
+enum {
+    LAM_SLM_RECORD_AT_OFFSET = 0, /* u64, from the start of the data section */
+    LAM_SLM_RECORD_AT_VALUES = 8, /* u32 */
+    LAM_SLM_RECORD_AT_ZERO = 12,  /* u32 */
+    LAM_SLM_RECORD_BYTES = 16
+};
+
 #define LAM_SLM_LOG2_PIECE 22
 _Static_assert(LAM_PIECE_BYTES == (size_t)1 << LAM_SLM_LOG2_PIECE, "the header states the Merkle tree's piece size");
 
@@ -38,6 +46,10 @@ lam_code lam_slm_tensor_size(const char *name, size_t name_len, enum lam_dtype d
 
 /* Where a tensor lies that follows one which ends at `end` (in the data section; 0 for the first). False on overflow. */
 bool lam_slm_place(size_t end, bool same_layer, size_t *offset);
+
+/* Where the residual table lies behind tensors that end at `end`, and the first residual behind a table of n records; each further one
+ * is at the next multiple of 64. False on overflow. */
+bool lam_slm_place_residuals(size_t end, size_t n, size_t *table, size_t *first);
 
 /* file_root of a file whose header, metadata, vocabulary and directory with names are given; weights_root[32]. */
 struct lam_slm_parts {

@@ -21,7 +21,7 @@ _Static_assert(offsetof(struct lam_slm_entry, dims) == 8 && offsetof(struct lam_
 /* The sections as the header gives them, all within the file. */
 struct sections {
     size_t metadata_at, metadata_bytes, metadata_raw, vocab_at, vocab_bytes, directory_at, names_at, names_bytes;
-    size_t data_at, data_bytes, n_pieces;
+    size_t data_at, data_bytes, residuals_at, n_pieces; /* residuals_at counts from data_at */
 };
 
 static lam_code check_identity(const uint8_t *h, size_t len, lam_error *err)
@@ -52,8 +52,11 @@ static lam_code check_known_fields(const uint8_t *h, lam_error *err)
         return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, ".slm: pieces of 2^%u bytes", h[LAM_SLM_AT_LOG2_PIECE]);
     uint32_t flags = lam_load_u32(h + LAM_SLM_AT_FLAGS);
     if (flags & ~(uint32_t)LAM_SLM_TIED) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, ".slm: flags %#" PRIx32, flags);
-    if (lam_load_u32(h + LAM_SLM_AT_RESIDUALS) != 0 || lam_load_u64(h + LAM_SLM_AT_RESIDUAL) != 0)
-        return LAM_RAISE(err, LAM_E_UNSUPPORTED, ".slm: outlier residuals");
+    uint32_t residuals = lam_load_u32(h + LAM_SLM_AT_RESIDUALS);
+    if (residuals == 0 && lam_load_u64(h + LAM_SLM_AT_RESIDUAL) != 0)
+        return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, ".slm: the offset of residuals, of which there are none");
+    if (residuals != 0 && h[LAM_SLM_AT_KIND] != LAM_SLM_BASE)
+        return LAM_RAISE(err, LAM_E_UNSUPPORTED, ".slm: outlier residuals in an adapter");
     return LAM_OK;
 }
 
@@ -97,6 +100,18 @@ static lam_code measure_names(const uint8_t *file, size_t n, size_t len, struct 
     return LAM_OK;
 }
 
+/* The table must lie in the data section; where in it, only the tensors tell. */
+static lam_code locate_residuals(const uint8_t *file, struct sections *s, lam_error *err)
+{
+    uint64_t n = lam_load_u32(file + LAM_SLM_AT_RESIDUALS), at = lam_load_u64(file + LAM_SLM_AT_RESIDUAL);
+    if (n == 0) return LAM_OK;
+    if (at < s->data_at) return LAM_RAISE(err, LAM_E_OVERLAP, ".slm: residuals at %" PRIu64 ", before the data section", at);
+    if (at - s->data_at > s->data_bytes || n * LAM_SLM_RECORD_BYTES > s->data_bytes - (at - s->data_at))
+        return LAM_RAISE(err, LAM_E_TRUNCATED, ".slm: %" PRIu64 " residuals at %" PRIu64 " end after the data section", n, at);
+    s->residuals_at = (size_t)(at - s->data_at);
+    return LAM_OK;
+}
+
 /* Sums and roundings below cannot wrap: each summand was found to be within the file (len ≤ SIZE_MAX / 2). */
 static lam_code locate_sections(const uint8_t *file, size_t len, struct sections *s, lam_error *err)
 {
@@ -137,7 +152,7 @@ static lam_code locate_sections(const uint8_t *file, size_t len, struct sections
     LAM_TRY(check_zero(file, end, s->data_at, err));
     if (s->data_bytes < len - s->data_at)
         return LAM_RAISE(err, LAM_E_GAP, ".slm: %zu bytes follow the data section", len - s->data_at - s->data_bytes);
-    return LAM_OK;
+    return locate_residuals(file, s, err);
 }
 
 static lam_code check_entry(const struct lam_slm *s, size_t i, lam_error *err)
@@ -157,7 +172,10 @@ static lam_code check_entry(const struct lam_slm *s, size_t i, lam_error *err)
     if (e->layout != LAM_LAYOUT_PLAIN && e->layout != LAM_LAYOUT_TILE16)
         return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: layout %u", len, name, e->layout);
     if (e->flags) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: flags %#" PRIx32, len, name, e->flags);
-    if (e->residual) return LAM_RAISE(err, LAM_E_UNSUPPORTED, "tensor %.*s: outlier residuals", len, name);
+    if (e->residual > s->n_residuals)
+        return LAM_RAISE(err, LAM_E_OVERFLOW, "tensor %.*s: residual %" PRIu32 " of %zu", len, name, e->residual, s->n_residuals);
+    if (e->residual && e->layout != LAM_LAYOUT_TILE16)
+        return LAM_RAISE(err, LAM_E_SHAPE, "tensor %.*s: residuals belong to matrices in row tiles", len, name);
     for (size_t z = 0; z < sizeof e->zero; z++)
         if (e->zero[z]) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: reserved bytes are not zero", len, name);
 
@@ -179,8 +197,65 @@ static int compare_offsets(const void *a, const void *b)
     return (l->offset > r->offset) - (l->offset < r->offset);
 }
 
+static uint64_t record_offset(const struct lam_slm *s, uint32_t number)
+{
+    return lam_load_u64(s->residuals + (size_t)(number - 1) * LAM_SLM_RECORD_BYTES + LAM_SLM_RECORD_AT_OFFSET);
+}
+
+static uint32_t record_values(const struct lam_slm *s, uint32_t number)
+{
+    return lam_load_u32(s->residuals + (size_t)(number - 1) * LAM_SLM_RECORD_BYTES + LAM_SLM_RECORD_AT_VALUES);
+}
+
+/* One residual, whose place is known. *end: where it ends. */
+static lam_code check_residual_place(const struct lam_slm *s, const struct lam_slm_entry *e, size_t place, size_t *end, lam_error *err)
+{
+    const char *name = s->names + e->name_offset;
+    int len = e->name_len < 128 ? e->name_len : 128;
+    uint64_t offset = record_offset(s, e->residual);
+    uint32_t n = record_values(s, e->residual);
+    size_t bytes;
+    if (lam_load_u32(s->residuals + (size_t)(e->residual - 1) * LAM_SLM_RECORD_BYTES + LAM_SLM_RECORD_AT_ZERO) != 0)
+        return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: reserved bytes of its residual are not zero", len, name);
+    if (n == 0 || n > (uint64_t)e->dims[0] * e->dims[1])
+        return LAM_RAISE(err, LAM_E_FORMAT, "tensor %.*s: a residual of %" PRIu32 " values", len, name, n);
+    if (!lam_residual_bytes(e->dims[1], e->dims[0], n, &bytes) || offset > s->data_bytes || bytes > s->data_bytes - offset)
+        return LAM_RAISE(err, LAM_E_OVERFLOW, "tensor %.*s: a residual of %" PRIu32 " values at %" PRIu64 " leaves the data section of %zu",
+                         len, name, n, offset, s->data_bytes);
+    if (offset != place)
+        return LAM_RAISE(err, offset < place ? LAM_E_OVERLAP : LAM_E_GAP, "tensor %.*s: residual at %" PRIu64 ", expected %zu", len, name,
+                         offset, place);
+    *end = (size_t)offset + bytes;
+    return LAM_OK;
+}
+
+/* Residuals lie behind the tensors in the tensors' order, one for each number. *end: where tensors end; then, where all ends. */
+static lam_code check_residual_places(const struct lam_slm *s, const struct lam_slm_entry *const *by_offset, size_t table_at, size_t *end,
+                                      lam_error *err)
+{
+    size_t place, first, seen = 0;
+    if (s->n_residuals == 0) return LAM_OK;
+    if (!lam_slm_place_residuals(*end, s->n_residuals, &place, &first) || first > s->data_bytes)
+        return LAM_RAISE(err, LAM_E_OVERFLOW, ".slm: %zu residuals leave the data section", s->n_residuals);
+    if (table_at != place)
+        return LAM_RAISE(err, table_at < place ? LAM_E_OVERLAP : LAM_E_GAP, ".slm: residuals at %zu of the data section, expected %zu",
+                         table_at, place);
+    *end = place + s->n_residuals * LAM_SLM_RECORD_BYTES;
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct lam_slm_entry *e = by_offset[i];
+        if (e->residual == 0) continue;
+        if (e->residual != seen + 1)
+            return LAM_RAISE(err, e->residual <= seen ? LAM_E_DUPLICATE : LAM_E_GAP, "tensor %.*s: residual %" PRIu32 ", expected %zu",
+                             e->name_len < 128 ? e->name_len : 128, s->names + e->name_offset, e->residual, seen + 1);
+        seen++;
+        LAM_TRY(check_residual_place(s, e, round_up(*end, LAM_SLM_TENSOR_ALIGN), end, err));
+    }
+    if (seen != s->n_residuals) return LAM_RAISE(err, LAM_E_GAP, ".slm: residual %zu of %zu belongs to no tensor", seen + 1, s->n_residuals);
+    return LAM_OK;
+}
+
 /* Tensors must lie one behind the other at exactly the places that lam_slm_place gives. */
-static lam_code check_tensor_places(const struct lam_slm *s, const struct lam_slm_entry **by_offset, lam_error *err)
+static lam_code check_tensor_places(const struct lam_slm *s, const struct lam_slm_entry **by_offset, size_t residuals_at, lam_error *err)
 {
     for (size_t i = 0; i < s->n_entries; i++) by_offset[i] = &s->entries[i];
     qsort(by_offset, s->n_entries, sizeof *by_offset, compare_offsets);
@@ -198,17 +273,18 @@ static lam_code check_tensor_places(const struct lam_slm *s, const struct lam_sl
                              "tensor %.*s: offset %" PRIu64 ", expected %zu", len, name, e->offset, place);
         end = (size_t)(e->offset + e->bytes);
     }
+    LAM_TRY(check_residual_places(s, by_offset, residuals_at, &end, err));
     if (round_up(end, LAM_SLM_TENSOR_ALIGN) != s->data_bytes)
-        return LAM_RAISE(err, LAM_E_GAP, ".slm: tensors end at %zu of %zu data bytes", end, s->data_bytes);
+        return LAM_RAISE(err, LAM_E_GAP, ".slm: tensors and residuals end at %zu of %zu data bytes", end, s->data_bytes);
     return LAM_OK;
 }
 
-static lam_code check_directory(const struct lam_slm *s, lam_error *err)
+static lam_code check_directory(const struct lam_slm *s, size_t residuals_at, lam_error *err)
 {
     for (size_t i = 0; i < s->n_entries; i++) LAM_TRY(check_entry(s, i, err));
     const struct lam_slm_entry **by_offset = lam_alloc(s->n_entries, sizeof *by_offset);
     if (!by_offset) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", s->n_entries);
-    lam_code code = check_tensor_places(s, by_offset, err);
+    lam_code code = check_tensor_places(s, by_offset, residuals_at, err);
     lam_free(by_offset);
     return code;
 }
@@ -300,7 +376,9 @@ static lam_code read_file(struct lam_slm *slm, const uint8_t *file, size_t len, 
     slm->vocab_bytes = s.vocab_bytes;
     slm->pieces = file + LAM_SLM_HEADER_BYTES;
     slm->n_pieces = s.n_pieces;
-    LAM_TRY(check_directory(slm, err));
+    slm->n_residuals = lam_load_u32(file + LAM_SLM_AT_RESIDUALS);
+    slm->residuals = slm->data + s.residuals_at;
+    LAM_TRY(check_directory(slm, s.residuals_at, err));
     LAM_TRY(check_file_root(file, &s, slm, err));
     return read_metadata(file + s.metadata_at, &s, &slm->metadata, err);
 }
@@ -337,17 +415,6 @@ void lam_slm_close(struct lam_slm *s)
     lam_free(s);
 }
 
-lam_code lam_slm_verify_piece(const struct lam_slm *s, size_t i, lam_error *err)
-{
-    if (i >= s->n_pieces) return LAM_RAISE(err, LAM_E_ARGUMENT, "piece %zu of %zu", i, s->n_pieces);
-    size_t at = i * LAM_PIECE_BYTES, n = s->data_bytes - at < LAM_PIECE_BYTES ? s->data_bytes - at : LAM_PIECE_BYTES;
-    uint8_t leaf[32];
-    lam_merkle_leaf(s->data + at, n, leaf);
-    if (memcmp(leaf, s->pieces + 32 * i, 32) == 0) return LAM_OK;
-    return LAM_RAISE(err, LAM_E_DIGEST, "%.250s: piece %zu of %zu (data bytes %zu to %zu) does not have its hash",
-                     s->file.path ? s->file.path : "memory", i, s->n_pieces, at, at + n);
-}
-
 const struct lam_slm_entry *lam_slm_find(const struct lam_slm *s, const char *name)
 {
     size_t low = 0, high = s->n_entries, len = strlen(name);
@@ -360,6 +427,19 @@ const struct lam_slm_entry *lam_slm_find(const struct lam_slm *s, const char *na
         else low = middle + 1;
     }
     return NULL;
+}
+
+uint32_t lam_slm_residual_values(const struct lam_slm *s, const struct lam_slm_entry *e)
+{
+    return e->residual ? record_values(s, e->residual) : 0;
+}
+
+lam_code lam_slm_residual(const struct lam_slm *s, const struct lam_slm_entry *e, struct lam_residual *out, lam_error *err)
+{
+    *out = (struct lam_residual){0};
+    if (!e->residual) return LAM_OK;
+    *out = lam_residual_view(s->data + record_offset(s, e->residual), e->dims[1], e->dims[0], record_values(s, e->residual));
+    return lam_residual_check(out, e->dims[1], e->dims[0], s->names + e->name_offset, e->name_len < 128 ? e->name_len : 128, err);
 }
 
 const uint8_t *lam_slm_tensor_data(const struct lam_slm *s, const struct lam_slm_entry *e) { return s->data + e->offset; }

@@ -16,6 +16,7 @@ struct planned {
     char *name;        /* owned */
     size_t name_len;
     size_t unit, bytes; /* see lam_slm_tensor_size */
+    size_t residual_bytes;
 };
 
 struct lam_slm_out {
@@ -26,6 +27,8 @@ struct lam_slm_out {
     const json_t *metadata;
     const uint8_t *vocab;
     size_t vocab_bytes;
+    size_t n_residuals;
+    lam_slm_residual_fn residual;
 };
 
 /* What lies where in one file being written; offsets from its start except tensor offsets. */
@@ -35,6 +38,8 @@ struct plan {
     size_t metadata_raw, metadata_bytes;
     uint8_t *directory;    /* entries, then names; owned */
     size_t *offsets;       /* n, in the data section, in execution order; owned */
+    size_t residuals_at;   /* the table, in the data section */
+    size_t *residual_offsets; /* n, 0 where a tensor has none; owned */
 };
 
 /* Where the data stream stands: hashing of the piece at hand and the leaves so far. */
@@ -73,9 +78,14 @@ lam_code lam_slm_out_tensor(struct lam_slm_out *o, const struct lam_slm_decl *de
     if (!lam_dtype_info(decl->dtype)) return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: type %d", decl->name, (int)decl->dtype);
     if (decl->layout != LAM_LAYOUT_PLAIN && decl->layout != LAM_LAYOUT_TILE16)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "tensor %s: layout %d", decl->name, (int)decl->layout);
+    if (decl->residual_values && (o->kind != LAM_SLM_BASE || decl->layout != LAM_LAYOUT_TILE16))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "tensor %s: residuals belong to matrices of a base", decl->name);
     for (int i = decl->n_dims; i >= 0 && i < 4; i++) t.decl.dims[i] = 1;
     LAM_TRY(lam_slm_tensor_size(decl->name, t.name_len, decl->dtype, decl->layout, decl->n_dims, t.decl.dims, &t.unit,
                                 &t.bytes, err));
+    if (decl->residual_values && (decl->residual_values > (uint64_t)decl->dims[0] * decl->dims[1] ||
+                                  !lam_residual_bytes(decl->dims[1], decl->dims[0], decl->residual_values, &t.residual_bytes)))
+        return LAM_RAISE(err, LAM_E_OVERFLOW, "tensor %s: a residual of %u values", decl->name, decl->residual_values);
     if (o->n == o->cap) {
         size_t cap = o->cap ? o->cap * 2 : 64;
         struct planned *grown = lam_realloc(o->tensors, cap, sizeof *grown);
@@ -87,10 +97,13 @@ lam_code lam_slm_out_tensor(struct lam_slm_out *o, const struct lam_slm_decl *de
     if (!t.name) return LAM_RAISE(err, LAM_E_NO_MEMORY, "out of memory");
     t.decl.name = t.name;
     o->tensors[o->n++] = t;
+    o->n_residuals += decl->residual_values != 0;
     return LAM_OK;
 }
 
 void lam_slm_out_metadata(struct lam_slm_out *o, const json_t *metadata) { o->metadata = metadata; }
+
+void lam_slm_out_residuals(struct lam_slm_out *o, lam_slm_residual_fn residual) { o->residual = residual; }
 
 void lam_slm_out_vocab(struct lam_slm_out *o, const uint8_t *bytes, size_t len)
 {
@@ -130,7 +143,7 @@ static int compare_planned(const void *a, const void *b)
     return lam_name_compare(l->name, l->name_len, r->name, r->name_len);
 }
 
-static void store_entry(uint8_t *e, const struct planned *t, size_t name_at, size_t offset)
+static void store_entry(uint8_t *e, const struct planned *t, size_t name_at, size_t offset, uint32_t residual)
 {
     lam_store_u32(e, (uint32_t)name_at);
     lam_store_u16(e + 4, (uint16_t)t->name_len);
@@ -141,7 +154,17 @@ static void store_entry(uint8_t *e, const struct planned *t, size_t name_at, siz
     lam_store_u64(e + 32, t->bytes);
     lam_store_u16(e + 40, (uint16_t)t->decl.layout);
     lam_store_u16(e + 42, t->decl.layer);
+    lam_store_u32(e + 44, residual);
     lam_store_u32(e + 48, t->decl.role);
+}
+
+/* The number of tensor t's residual; 0 if it has none. */
+static uint32_t residual_number(const struct lam_slm_out *o, const struct planned *t)
+{
+    uint32_t number = 0;
+    if (!t->decl.residual_values) return 0;
+    for (const struct planned *before = o->tensors; before <= t; before++) number += before->decl.residual_values != 0;
+    return number;
 }
 
 /* Directory and names, sorted; entries' memory comes zeroed. */
@@ -158,12 +181,28 @@ static lam_code fill_directory(const struct lam_slm_out *o, struct plan *p, lam_
         const struct planned *t = sorted[i];
         if (i > 0 && compare_planned(&sorted[i - 1], &sorted[i]) == 0)
             code = LAM_RAISE(err, LAM_E_DUPLICATE, "tensor %s is declared twice", t->name);
-        store_entry(p->directory + i * LAM_SLM_ENTRY_BYTES, t, name_at, p->offsets[t - o->tensors]);
+        store_entry(p->directory + i * LAM_SLM_ENTRY_BYTES, t, name_at, p->offsets[t - o->tensors], residual_number(o, t));
         memcpy(names + name_at, t->name, t->name_len);
         name_at += t->name_len;
     }
     lam_free(sorted);
     return code;
+}
+
+/* *end: where the tensors end; then, where the residuals do. */
+static bool place_residuals(const struct lam_slm_out *o, struct plan *p, size_t *end)
+{
+    size_t at;
+    if (o->n_residuals == 0) return true;
+    if (!lam_slm_place_residuals(*end, o->n_residuals, &p->residuals_at, &at)) return false;
+    for (size_t i = 0; i < o->n; i++) {
+        if (o->tensors[i].residual_bytes == 0) continue;
+        if (!lam_round_up(at, LAM_SLM_TENSOR_ALIGN, &p->residual_offsets[i]) ||
+            !lam_add_size(p->residual_offsets[i], o->tensors[i].residual_bytes, &at))
+            return false;
+    }
+    *end = at;
+    return true;
 }
 
 /* Sizes and offsets of all sections. False if a size does not fit. */
@@ -177,6 +216,7 @@ static bool place_sections(const struct lam_slm_out *o, struct plan *p)
             return false;
         names += t->name_len;
     }
+    if (!place_residuals(o, p, &end)) return false;
     if (!lam_round_up(end, LAM_SLM_TENSOR_ALIGN, &p->data_bytes) || o->n > UINT32_MAX / LAM_SLM_ENTRY_BYTES ||
         names > UINT32_MAX || o->vocab_bytes > UINT32_MAX)
         return false;
@@ -193,7 +233,8 @@ static lam_code make_plan(const struct lam_slm_out *o, struct plan *p, lam_error
 {
     LAM_TRY(compress_metadata(o, p, err));
     p->offsets = lam_alloc(o->n, sizeof *p->offsets);
-    if (!p->offsets) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
+    p->residual_offsets = lam_alloc(o->n, sizeof *p->residual_offsets);
+    if (!p->offsets || !p->residual_offsets) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
     if (!place_sections(o, p)) return LAM_RAISE(err, LAM_E_OVERFLOW, "the file's size does not fit");
     p->directory = lam_alloc(p->directory_bytes, 1);
     if (!p->directory) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
@@ -205,6 +246,7 @@ static void free_plan(struct plan *p)
     lam_free(p->metadata);
     lam_free(p->directory);
     lam_free(p->offsets);
+    lam_free(p->residual_offsets);
 }
 
 static lam_code write_zeros(struct lam_writer *w, size_t n, lam_error *err)
@@ -284,9 +326,39 @@ static lam_code stream_tensors(const struct lam_slm_out *o, const struct plan *p
         }
     }
     lam_free_aligned(buffer);
-    if (code == LAM_OK) code = stream_pad_to(s, p->data_bytes, err);
-    if (code == LAM_OK && s->piece_bytes) finish_piece(s);
     return code;
+}
+
+static lam_code stream_residuals(const struct lam_slm_out *o, const struct plan *p, struct stream *s, void *context, lam_error *err)
+{
+    if (o->n_residuals == 0) return LAM_OK;
+    if (!o->residual) return LAM_RAISE(err, LAM_E_ARGUMENT, "%zu residuals, and nothing that gives them", o->n_residuals);
+    LAM_TRY(stream_pad_to(s, p->residuals_at, err));
+    for (size_t i = 0; i < o->n; i++) {
+        uint8_t record[LAM_SLM_RECORD_BYTES] = {0};
+        if (o->tensors[i].residual_bytes == 0) continue;
+        lam_store_u64(record + LAM_SLM_RECORD_AT_OFFSET, p->residual_offsets[i]);
+        lam_store_u32(record + LAM_SLM_RECORD_AT_VALUES, o->tensors[i].decl.residual_values);
+        LAM_TRY(stream_bytes(s, record, sizeof record, err));
+    }
+    for (size_t i = 0; i < o->n; i++) {
+        const uint8_t *bytes;
+        if (o->tensors[i].residual_bytes == 0) continue;
+        LAM_TRY(stream_pad_to(s, p->residual_offsets[i], err));
+        LAM_TRY(o->residual(context, i, &bytes, err));
+        LAM_TRY(stream_bytes(s, bytes, o->tensors[i].residual_bytes, err));
+    }
+    return LAM_OK;
+}
+
+static lam_code stream_data(const struct lam_slm_out *o, const struct plan *p, struct stream *s, lam_slm_fill_fn fill, void *context,
+                            lam_error *err)
+{
+    LAM_TRY(stream_tensors(o, p, s, fill, context, err));
+    LAM_TRY(stream_residuals(o, p, s, context, err));
+    LAM_TRY(stream_pad_to(s, p->data_bytes, err));
+    if (s->piece_bytes) finish_piece(s);
+    return LAM_OK;
 }
 
 static void fill_header(const struct lam_slm_out *o, const struct plan *p, const uint8_t weights_root[32],
@@ -303,6 +375,8 @@ static void fill_header(const struct lam_slm_out *o, const struct plan *p, const
     lam_store_u64(h + LAM_SLM_AT_DIRECTORY, p->directory_at);
     lam_store_u64(h + LAM_SLM_AT_DATA, p->data_at);
     lam_store_u64(h + LAM_SLM_AT_DATA_BYTES, p->data_bytes);
+    lam_store_u32(h + LAM_SLM_AT_RESIDUALS, (uint32_t)o->n_residuals);
+    if (o->n_residuals) lam_store_u64(h + LAM_SLM_AT_RESIDUAL, p->data_at + p->residuals_at);
     lam_store_u64(h + LAM_SLM_AT_PIECES, LAM_SLM_HEADER_BYTES);
     lam_store_u64(h + LAM_SLM_AT_FILE_BYTES, p->file_bytes);
     lam_store_u32(h + LAM_SLM_AT_VOCAB_BYTES, (uint32_t)o->vocab_bytes);
@@ -322,7 +396,7 @@ static lam_code write_all(const struct lam_slm_out *o, const struct plan *p, str
     LAM_TRY(pad_to(w, p->directory_at, err));
     LAM_TRY(lam_writer_write(w, p->directory, p->directory_bytes, err));
     LAM_TRY(pad_to(w, p->data_at, err));
-    LAM_TRY(stream_tensors(o, p, s, fill, context, err));
+    LAM_TRY(stream_data(o, p, s, fill, context, err));
     lam_merkle_root(s->leaves, s->n_leaves, weights_root);
     uint8_t header[LAM_SLM_HEADER_BYTES] = {0};
     fill_header(o, p, weights_root, header);
@@ -353,9 +427,9 @@ lam_code lam_slm_out_write(struct lam_slm_out *o, const char *path, lam_slm_fill
 
 lam_code lam_slm_out_size(const struct lam_slm_out *o, uint64_t *bytes, lam_error *err)
 {
-    struct plan p = {.offsets = lam_alloc(o->n, sizeof *p.offsets)};
+    struct plan p = {.offsets = lam_alloc(o->n, sizeof *p.offsets), .residual_offsets = lam_alloc(o->n, sizeof *p.residual_offsets)};
     struct lam_str text = {0};
-    lam_code code = p.offsets ? metadata_text(o, &text, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
+    lam_code code = p.offsets && p.residual_offsets ? metadata_text(o, &text, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", o->n);
     p.metadata_bytes = ZSTD_compressBound(text.len);
     *bytes = code == LAM_OK && place_sections(o, &p) ? p.file_bytes : UINT64_MAX;
     lam_str_release(&text);

@@ -3,16 +3,49 @@
 
 #include <string.h>
 
-static void put_u32(struct lam_sha256 *s, uint32_t v)
+/* Records of a few bytes each, hashed in larger portions. */
+struct portion {
+    struct lam_sha256 hash;
+    size_t n;
+    uint8_t bytes[4096];
+};
+
+static void portion_begin(struct portion *p)
 {
-    uint8_t b[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
-    lam_sha256_update(s, b, 4);
+    lam_sha256_init(&p->hash);
+    p->n = 0;
 }
 
-static void put_bytes(struct lam_sha256 *s, const void *bytes, size_t len)
+static void put_bytes(struct portion *p, const void *bytes, size_t len)
 {
-    put_u32(s, (uint32_t)len);
-    lam_sha256_update(s, bytes, len);
+    if (len > sizeof p->bytes - p->n) {
+        lam_sha256_update(&p->hash, p->bytes, p->n);
+        p->n = 0;
+    }
+    if (len > sizeof p->bytes) {
+        lam_sha256_update(&p->hash, bytes, len);
+        return;
+    }
+    if (len) memcpy(p->bytes + p->n, bytes, len);
+    p->n += len;
+}
+
+static void portion_end(struct portion *p, uint8_t out[LAM_SHA256_BYTES])
+{
+    lam_sha256_update(&p->hash, p->bytes, p->n);
+    lam_sha256_final(&p->hash, out);
+}
+
+static void put_u32(struct portion *p, uint32_t v)
+{
+    uint8_t b[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
+    put_bytes(p, b, 4);
+}
+
+static void put_text(struct portion *p, const void *bytes, size_t len)
+{
+    put_u32(p, (uint32_t)len);
+    put_bytes(p, bytes, len);
 }
 
 /* What a token is to the model: control and user-defined are one class (see vocab.h). */
@@ -21,59 +54,59 @@ static uint8_t digest_type(enum lam_token_type type)
     return type == LAM_TOKEN_USER_DEFINED ? LAM_TOKEN_CONTROL : (uint8_t)type;
 }
 
+static void put_token(struct portion *p, const struct lam_vocab *v, uint32_t id)
+{
+    size_t len;
+    const uint8_t *bytes = lam_vocab_token(v, id, &len);
+    if (lam_vocab_type(v, id) == LAM_TOKEN_UNUSED) return;
+    uint8_t head[2] = {digest_type(lam_vocab_type(v, id)), lam_vocab_is_literal(v, id)};
+    put_u32(p, id);
+    put_bytes(p, head, 2);
+    put_text(p, bytes, len);
+    if (v->scores) {
+        uint32_t bits;
+        memcpy(&bits, &v->scores[id], 4);
+        put_u32(p, bits);
+    }
+}
+
 static lam_code hash_tokens(const struct lam_vocab *v, uint8_t out[LAM_SHA256_BYTES], lam_error *err)
 {
-    struct lam_sha256 s;
-    lam_sha256_init(&s);
-    for (uint32_t id = 0; id < v->n_tokens; id++) {
-        size_t len;
-        const uint8_t *bytes = lam_vocab_token(v, id, &len);
-        if (lam_vocab_find(v, lam_vocab_is_literal(v, id), bytes, len) != id)
-            return LAM_RAISE(err, LAM_E_FORMAT, "vocabulary: the index doesn't find token %u", id);
-        if (lam_vocab_type(v, id) == LAM_TOKEN_UNUSED) continue;
-        uint8_t head[2] = {digest_type(lam_vocab_type(v, id)), lam_vocab_is_literal(v, id)};
-        put_u32(&s, id);
-        lam_sha256_update(&s, head, 2);
-        put_bytes(&s, bytes, len);
-        if (v->scores) {
-            uint32_t bits;
-            memcpy(&bits, &v->scores[id], 4);
-            put_u32(&s, bits);
-        }
-    }
-    for (int i = 0; i < 256; i++) put_u32(&s, v->byte_ids[i]);
-    lam_sha256_final(&s, out);
+    struct portion p;
+    portion_begin(&p);
+    LAM_TRY(lam_vocab_check_index(v, err));
+    for (uint32_t id = 0; id < v->n_tokens; id++) put_token(&p, v, id);
+    for (int i = 0; i < 256; i++) put_u32(&p, v->byte_ids[i]);
+    portion_end(&p, out);
     return LAM_OK;
 }
 
 static lam_code hash_merges(const struct lam_vocab *v, uint8_t out[LAM_SHA256_BYTES], lam_error *err)
 {
-    struct lam_sha256 s;
-    lam_sha256_init(&s);
+    struct portion p;
+    portion_begin(&p);
+    LAM_TRY(lam_vocab_check_merge_index(v, err));
     for (uint32_t rank = 0; rank < v->n_merges; rank++) {
-        const struct lam_merge *m = &v->merges[rank];
-        if (lam_vocab_merge(v, m->left, m->right) != rank)
-            return LAM_RAISE(err, LAM_E_FORMAT, "vocabulary: the index doesn't find merge %u", rank);
-        put_u32(&s, m->left);
-        put_u32(&s, m->right);
-        put_u32(&s, m->result);
+        put_u32(&p, v->merges[rank].left);
+        put_u32(&p, v->merges[rank].right);
+        put_u32(&p, v->merges[rank].result);
     }
-    lam_sha256_final(&s, out);
+    portion_end(&p, out);
     return LAM_OK;
 }
 
 static void hash_specials(const struct lam_vocab *v, uint8_t out[LAM_SHA256_BYTES])
 {
-    struct lam_sha256 s;
-    lam_sha256_init(&s);
+    struct portion p;
+    portion_begin(&p);
     for (int list = 0; list < 2; list++)
         for (uint32_t i = 0; i < v->n_specials[list]; i++) {
             const struct lam_special *special = &v->specials[list][i];
-            put_u32(&s, special->id);
-            put_u32(&s, special->flags & ~(uint32_t)LAM_SPECIAL_CONTROL);
-            put_bytes(&s, v->special_bytes + special->offset, special->len);
+            put_u32(&p, special->id);
+            put_u32(&p, special->flags & ~(uint32_t)LAM_SPECIAL_CONTROL);
+            put_text(&p, v->special_bytes + special->offset, special->len);
         }
-    lam_sha256_final(&s, out);
+    portion_end(&p, out);
 }
 
 static void hash_steps(const struct lam_vocab *v, uint8_t out[LAM_SHA256_BYTES])

@@ -37,6 +37,10 @@ struct lam_vocab_layout {
 /* LAM_E_OVERFLOW if the sizes pass size_t. */
 lam_code lam_vocab_layout(const struct lam_vocab_header *h, struct lam_vocab_layout *out, lam_error *err);
 
+/* That a lookup of every token (lam_vocab_find), of every merge (lam_vocab_merge) gives it: LAM_E_FORMAT names one that is not found. */
+lam_code lam_vocab_check_index(const struct lam_vocab *v, lam_error *err);
+lam_code lam_vocab_check_merge_index(const struct lam_vocab *v, lam_error *err);
+
 uint32_t lam_vocab_hash_token(bool literal, const uint8_t *bytes, size_t len);
 uint32_t lam_vocab_hash_merge(uint32_t left, uint32_t right);
 /* A power of two, at least twice n. */

@@ -77,10 +77,11 @@ lam_code lam_names_raise(const struct lam_adapter_import *import, struct lam_nam
     qsort(names->items, names->n, sizeof *names->items, compare_texts);
     if (code == LAM_E_UNMATCHED) lam_names_report(names, import->report);
     for (; i < names->n && i < MOST_NAMES; i++) {
-        size_t len = strlen(names->items[i]) + (i ? 2 : 0);
-        if (used + len + 1 > room) break;
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names->items[i]);
-        used += len;
+        size_t gap = i ? 2 : 0, len = strlen(names->items[i]);
+        if (used + gap + len + 1 > room) break;
+        memcpy(list + used, ", ", gap);
+        memcpy(list + used + gap, names->items[i], len + 1);
+        used += gap + len;
     }
     if (i == names->n) return LAM_RAISE(err, code, "%s (%zu): %s", what, names->n, list);
     if (i > 0) return LAM_RAISE(err, code, "%s (%zu): %s, and %zu more", what, names->n, list, names->n - i);
@@ -298,6 +299,7 @@ lam_code lam_import_adapter(const char *source, const char *base_path, const cha
     *import.report = (struct lam_adapter_report){0};
     bool is_peft;
     char *path;
+    if (options && options->quantise) return LAM_RAISE(err, LAM_E_ARGUMENT, "an adapter is not quantised: its factors stay as they are");
     lam_code code = clean_path(source, &path, &is_peft, err);
     if (code == LAM_OK) code = import_from(&import, path, is_peft, out_path, options, err);
     lam_slm_close(import.base);

@@ -113,11 +113,15 @@ static lam_code equals_base(const struct lam_adapter_import *import, const struc
     lam_dtype_row_bytes(t->dtype, cols, &own_bytes);
     uint8_t *row = lam_alloc(base_bytes, 1);
     float *a = lam_alloc(cols, sizeof *a), *b = lam_alloc(cols, sizeof *b);
+    struct lam_residual residual;
     *equal = row && a && b;
     lam_code code = *equal ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a row of %zu", cols);
+    if (*equal) code = lam_slm_residual(import->base, e, &residual, err);
+    *equal &= code == LAM_OK;
     for (size_t r = 0; *equal && r < e->dims[1]; r++) {
         lam_untile_row(e->dtype, cols, lam_slm_tensor_data(import->base, e) + r / LAM_TILE_ROWS * stride, r % LAM_TILE_ROWS, row);
         lam_decode_row(e->dtype, row, cols, a);
+        lam_residual_add_row(&residual, r, a);
         lam_decode_row(t->dtype, t->data + r * own_bytes, cols, b);
         for (size_t i = 0; i < cols; i++) *equal &= a[i] == b[i];
     }

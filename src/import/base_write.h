@@ -1,5 +1,6 @@
 /* What importing a base shares, whatever it comes from: checking its tensors and writing them.
- * Memory: one range of tiles (4 MiB or one tile) beside the mapped source, the vocabulary section and the metadata. */
+ * Memory: one range of tiles (4 MiB or one tile) beside the mapped source, the vocabulary section and the metadata; with outlier
+ * residuals, all of them (5 bytes for each value and 4 for each row) and 64 bytes for each value of the matrix at hand. */
 #ifndef LAM_IMPORT_BASE_WRITE_H
 #define LAM_IMPORT_BASE_WRITE_H
 

@@ -157,6 +157,21 @@ static lam_code declare(struct exporter *x, struct lam_gguf_out *o, size_t i, la
     return lam_gguf_out_tensor(o, name, dtype, e->n_dims, dims, err);
 }
 
+/* What GGUF has no place for. */
+static lam_code refuse_own_forms(const struct lam_slm *s, lam_error *err)
+{
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct lam_slm_entry *e = &s->entries[i];
+        const char *name = s->names + e->name_offset;
+        if (!lam_dtype_in_gguf(e->dtype))
+            return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.*s is %s, a type of Lamina's own that GGUF does not have: export the base that was "
+                             "imported without quantising", (int)e->name_len, name, lam_dtype_info(e->dtype)->name);
+        if (e->residual)
+            return LAM_RAISE(err, LAM_E_UNSUPPORTED, "tensor %.*s has outlier residuals, which GGUF does not have", (int)e->name_len, name);
+    }
+    return LAM_OK;
+}
+
 static lam_code write_file(struct exporter *x, struct lam_gguf_out *o, const char *out_path, lam_error *err)
 {
     const struct lam_slm *s = x->model->file;
@@ -164,6 +179,7 @@ static lam_code write_file(struct exporter *x, struct lam_gguf_out *o, const cha
     x->convert = !names;
     x->entries = lam_alloc(s->n_entries + 1, sizeof *x->entries);
     if (!x->entries) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu tensors", s->n_entries);
+    LAM_TRY(refuse_own_forms(s, err));
     LAM_TRY(lam_export_keys(x->model, o, err));
     if (names) LAM_TRY(order_as_original(x, names, err));
     else order_as_here(x);

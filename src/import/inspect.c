@@ -2,8 +2,10 @@
 #include "import/import.h"
 #include "adapter/adapter.h"
 #include "base/alloc.h"
+#include "base/cpus.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "base/pool.h"
 #include "base/utf8.h"
 #include "format/gguf.h"
 #include "format/merkle.h"
@@ -58,6 +60,25 @@ static void add_tensor(struct description *d, const char *name, size_t len, enum
     d->lacking |= json_array_append_new(d->tensors, tensor) != 0;
 }
 
+struct residual_sums {
+    uint64_t values, bytes;
+};
+
+/* Counts a tensor's residual, and tells it with the tensor that was added last. */
+static void add_residual(struct description *d, const struct lam_slm *s, const struct lam_slm_entry *e, struct residual_sums *sums)
+{
+    uint32_t values = lam_slm_residual_values(s, e);
+    size_t bytes = 0;
+    if (values == 0) return;
+    lam_residual_bytes(e->dims[1], e->dims[0], values, &bytes);
+    sums->values += values;
+    sums->bytes += bytes;
+    if (!d->tensors) return;
+    json_t *tensor = json_array_get(d->tensors, json_array_size(d->tensors) - 1);
+    put(d, tensor, "residual_values", json_integer(values));
+    put(d, tensor, "residual_bytes", json_integer((json_int_t)bytes));
+}
+
 static void put_digest(struct description *d, const char *key, const uint8_t digest[LAM_SHA256_BYTES])
 {
     char text[LAM_DIGEST_TEXT];
@@ -110,6 +131,7 @@ static lam_code describe_adapter(struct description *d, const struct lam_slm *s,
 static lam_code inspect_slm(struct description *d, const char *path, lam_error *err)
 {
     struct lam_slm *s;
+    struct residual_sums residuals = {0};
     LAM_TRY(lam_slm_open(path, &s, err));
     put_integer(d, "bytes", s->file.size);
     put_integer(d, "pieces", s->n_pieces);
@@ -120,7 +142,11 @@ static lam_code inspect_slm(struct description *d, const char *path, lam_error *
         const struct lam_slm_entry *e = &s->entries[i];
         uint64_t dims[4] = {e->dims[0], e->dims[1], e->dims[2], e->dims[3]};
         add_tensor(d, s->names + e->name_offset, e->name_len, e->dtype, dims, e->n_dims, e->bytes);
+        add_residual(d, s, e, &residuals);
     }
+    if (s->n_residuals)
+        put(d, d->out, "residuals", json_pack("{s:I,s:I,s:I}", "tensors", (json_int_t)s->n_residuals, "values",
+                                              (json_int_t)residuals.values, "bytes", (json_int_t)residuals.bytes));
     lam_slm_close(s);
     return code;
 }
@@ -255,16 +281,35 @@ lam_code lam_inspect(const char *path, bool with_tensors, char **json, lam_error
     return code;
 }
 
+/* A few pieces a thread at a time, so that the caller may cancel. */
+static lam_code verify_all(const struct lam_slm *s, struct lam_pool *pool, const lam_import_options *options, lam_error *err)
+{
+    struct lam_progress progress = {.options = options, .stage = "verify", .total = s->data_bytes};
+    size_t most = 4 * (size_t)lam_pool_threads(pool);
+    size_t *list = lam_alloc(most, sizeof *list);
+    bool *good = lam_alloc(s->n_pieces, sizeof *good);
+    lam_code code = list && good ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu pieces", s->n_pieces);
+    for (size_t done = 0, n; code == LAM_OK && done < s->n_pieces; done += n) {
+        n = s->n_pieces - done < most ? s->n_pieces - done : most;
+        for (size_t i = 0; i < n; i++) list[i] = done + i;
+        code = lam_slm_verify_pieces(s, pool, list, n, good, err);
+        if (code == LAM_OK) code = lam_progress_add(&progress, n * LAM_PIECE_BYTES, err);
+    }
+    lam_free(list);
+    lam_free(good);
+    return code;
+}
+
 lam_code lam_verify_file(const char *path, const lam_import_options *options, char root[LAM_DIGEST_TEXT], lam_error *err)
 {
     struct lam_slm *s;
+    struct lam_pool *pool = NULL;
+    struct lam_cpus cpus;
     LAM_TRY(lam_slm_open(path, &s, err));
-    struct lam_progress progress = {.options = options, .stage = "verify", .total = s->data_bytes};
-    lam_code code = LAM_OK;
-    for (size_t i = 0; code == LAM_OK && i < s->n_pieces; i++) {
-        code = lam_slm_verify_piece(s, i, err);
-        if (code == LAM_OK) code = lam_progress_add(&progress, LAM_PIECE_BYTES, err);
-    }
+    lam_cpus_here(&cpus);
+    lam_code code = lam_pool_new(cpus.threads, &pool, err);
+    if (code == LAM_OK) code = verify_all(s, pool, options, err);
+    lam_pool_free(pool);
     if (code == LAM_OK && root) lam_digest_text(s->file_root, root);
     lam_slm_close(s);
     return code;

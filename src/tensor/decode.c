@@ -53,7 +53,7 @@ bool lam_row_is_finite(enum lam_dtype dtype, const uint8_t *row, size_t elements
         const struct lam_field *field = &info->fields[0];
         for (size_t at = 0; at < field->size; at += field->unit) {
             const uint8_t *p = block + field->offset + at;
-            bool finite = dtype == LAM_F32 ? (lam_load_u32(p) & 0x7f800000) != 0x7f800000
+            bool finite = dtype == LAM_F32 || dtype == LAM_Q4_64 ? (lam_load_u32(p) & 0x7f800000) != 0x7f800000
                         : dtype == LAM_BF16 ? (lam_load_u16(p) & 0x7f80) != 0x7f80 : f16_finite(p);
             if (!finite) return false;
         }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Block layouts as GGUF's files hold them (ggml's block_* structures), fields listed scales first. */
+/* Block layouts as GGUF's files hold them (ggml's block_* structures), and Q4_64; fields listed scales first. */
 static const struct lam_dtype_info infos[] = {
     {LAM_F32, "F32", 1, 4, 1, {{0, 4, 4}}},
     {LAM_F16, "F16", 1, 2, 1, {{0, 2, 2}}},
@@ -17,6 +17,7 @@ static const struct lam_dtype_info infos[] = {
     {LAM_Q4_K, "Q4_K", 256, 144, 3, {{0, 4, 2}, {4, 12, 4}, {16, 128, 4}}},          /* d dmin, scales, qs */
     {LAM_Q5_K, "Q5_K", 256, 176, 4, {{0, 4, 2}, {4, 12, 4}, {16, 32, 4}, {48, 128, 4}}}, /* d dmin, scales, qh, qs */
     {LAM_Q6_K, "Q6_K", 256, 210, 4, {{208, 2, 2}, {192, 16, 4}, {128, 64, 4}, {0, 128, 4}}}, /* d, scales, qh, ql */
+    {LAM_Q4_64, "Q4_64", 64, 36, 2, {{0, 4, 4}, {4, 32, 4}}},                        /* d (float32), qs */
 };
 
 const struct lam_dtype_info *lam_dtype_info(uint32_t dtype)
@@ -32,6 +33,8 @@ const struct lam_dtype_info *lam_dtype_by_name(const char *name)
         if (strcmp(infos[i].name, name) == 0) return &infos[i];
     return NULL;
 }
+
+bool lam_dtype_in_gguf(enum lam_dtype dtype) { return (uint32_t)dtype < 128; }
 
 bool lam_dtype_is_quantised(enum lam_dtype dtype) { return dtype != LAM_F32 && dtype != LAM_F16 && dtype != LAM_BF16; }
 

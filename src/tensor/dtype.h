@@ -1,4 +1,5 @@
-/* Element and block types. The numbers are GGUF's (ggml_type); they stand in .slm directories. */
+/* Element and block types. The numbers stand in .slm directories: below 128 they are GGUF's (ggml_type), from 128 on Lamina's
+ * own, which no GGUF file can hold. */
 #ifndef LAM_TENSOR_DTYPE_H
 #define LAM_TENSOR_DTYPE_H
 
@@ -19,7 +20,8 @@ enum lam_dtype {
     LAM_Q4_K = 12,
     LAM_Q5_K = 13,
     LAM_Q6_K = 14,
-    LAM_BF16 = 30
+    LAM_BF16 = 30,
+    LAM_Q4_64 = 128
 };
 
 /* One interleaved field of a block: `size` bytes at `offset`, cut into units of `unit` bytes. In a row tile
@@ -31,7 +33,7 @@ struct lam_field {
 struct lam_dtype_info {
     enum lam_dtype dtype;
     const char *name;            /* GGUF's: "Q4_K" */
-    uint16_t block_elements;     /* weights in a block: 1, 32 or 256 */
+    uint16_t block_elements;     /* weights in a block: 1, 32, 64 or 256 */
     uint16_t block_bytes;
     uint8_t n_fields;
     struct lam_field fields[4];  /* in tile order: scales first; together they cover the block */
@@ -40,8 +42,11 @@ struct lam_dtype_info {
 /* NULL for a number that is not in the list above. */
 const struct lam_dtype_info *lam_dtype_info(uint32_t dtype);
 
-/* By GGUF name ("F16", "Q4_K"); NULL if unknown. */
+/* By name ("F16", "Q4_K"); NULL if unknown. */
 const struct lam_dtype_info *lam_dtype_by_name(const char *name);
+
+/* True for the types that a GGUF file can hold. */
+bool lam_dtype_in_gguf(enum lam_dtype dtype);
 
 /* True for Q*: weights that are multiplied in exact integers. */
 bool lam_dtype_is_quantised(enum lam_dtype dtype);

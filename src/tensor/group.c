@@ -2,6 +2,8 @@
 #include "base/cursor.h"
 #include "tensor/half.h"
 
+#include <string.h>
+
 enum lam_form lam_dtype_form(enum lam_dtype dtype)
 {
     switch (dtype) {
@@ -14,6 +16,14 @@ enum lam_form lam_dtype_form(enum lam_dtype dtype)
 }
 
 static float f16_at(const uint8_t *p) { return lam_f16_to_f32(lam_load_u16(p)); }
+
+static float f32_at(const uint8_t *p)
+{
+    uint32_t bits = lam_load_u32(p);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 /* 32 nibbles: element i < 16 in the low half of byte i, i + 16 in the high half. */
 static void nibbles(const uint8_t *qs, int8_t w[32])
@@ -140,6 +150,11 @@ void lam_group_load(enum lam_dtype dtype, const uint8_t *block, size_t g, struct
     case LAM_Q8_0:
         out->d = f16_at(block);
         for (int i = 0; i < 32; i++) out->w[i] = (int8_t)block[2 + i];
+        break;
+    case LAM_Q4_64:
+        out->d = f32_at(block);
+        nibbles(block + 4 + 16 * g, out->w);
+        subtract(out->w, 8);
         break;
     case LAM_Q2_K: load_q2_k(block, g, out); break;
     case LAM_Q3_K: load_q3_k(block, g, out); break;

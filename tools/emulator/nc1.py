@@ -5,7 +5,9 @@ be compared with something that shares no code with it. It is slow and keeps no 
 layer by layer, which the contract says must give the same result.
 
     python tools/emulator/nc1.py MODEL.gguf --tokens 1,2,3 [--adapter FOLDER[=WEIGHT] ...] -o logits.f32
+    python tools/emulator/nc1.py MODEL-f16.gguf --quantise q4_64:outliers=0.01 --tokens 1,2,3    # float weights, encoded first
     python tools/emulator/nc1.py --index            # adds the nc1 logits of every quantised case of tests/golden
+    python tools/emulator/nc1.py --index q4_64      # of those that --quantise makes alone
 """
 import argparse
 import json
@@ -18,6 +20,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Q
+
+import q4_64
 
 F = np.float32
 TINY = F(2.0 ** -100)
@@ -180,6 +184,28 @@ def float_product(w: np.ndarray, x: np.ndarray) -> np.ndarray:
             part = part + columns[k][None, :] * x[:, k, None]
         acc = acc + part
     return acc
+
+
+class Encoded:
+    """A matrix in Q4_64, encoded here; the product is that of Blocks with s = d, then the residual."""
+
+    is_float = False
+
+    def __init__(self, w: np.ndarray, fraction: float):
+        self.data, self.residual = q4_64.encode_with_outliers(w, fraction)
+        self.w = Blocks.__new__(Blocks)
+        d, codes = q4_64.parts(self.data)
+        self.w.sc = self.w.mn = self.w.m = None
+        self.w.s = np.repeat(d, 2, axis=1)
+        self.w.codes = codes.reshape(len(w), -1, 32).astype(np.int8)
+
+    def rows_f32(self, rows=slice(None)) -> np.ndarray:
+        x = q4_64.decode(self.data[rows])
+        return self.residual.add_rows(x, np.arange(len(self.data))[rows]) if self.residual else x
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        y = block_product(self.w, x)
+        return self.residual.add_product(y, x) if self.residual else y
 
 
 class Matrix:
@@ -355,7 +381,8 @@ def soft_cap(x: np.ndarray, cap: float | None) -> np.ndarray:
 # ---- the model ------------------------------------------------------------------------------------------------------
 
 class Model:
-    def __init__(self, path: str):
+    def __init__(self, path: str, quantise: str | None = None):
+        self.quantise = q4_64.parse(quantise) if quantise else None
         reader = gguf.GGUFReader(path)
         self.fields = {k: v.contents() for k, v in reader.fields.items() if not k.startswith("tokenizer.")}
         self.tensors = {t.name: t for t in reader.tensors}
@@ -370,6 +397,7 @@ class Model:
         self.window = self.key("attention.sliding_window", 0) if self.arch == "gemma3" else 0
         self.period = self.key("attention.sliding_window_pattern", 6)
         self.has_blocks = any(t.tensor_type not in (Q.F32, Q.F16, Q.BF16) for t in self.tensors.values())
+        self.has_blocks |= any(self.encodes(name.removesuffix(".weight")) for name, t in self.tensors.items() if len(t.shape) == 2)
         self.cache: dict[str, Matrix] = {}
 
     def key(self, name, default=None):
@@ -382,8 +410,12 @@ class Model:
         if name == "output" and "output.weight" not in self.tensors:
             name = "token_embd"
         if name not in self.cache:
-            self.cache[name] = Matrix(self.tensors[name + ".weight"])
+            plain = Matrix(self.tensors[name + ".weight"])
+            self.cache[name] = Encoded(plain.w, self.quantise[0]) if self.encodes(name) else plain
         return self.cache[name]
+
+    def encodes(self, name: str) -> bool:
+        return self.quantise is not None and name not in self.quantise[1] and self.tensors[name + ".weight"].shape[0] % 64 == 0
 
     def vector(self, name: str) -> np.ndarray | None:
         t = self.tensors.get(name)
@@ -442,7 +474,7 @@ class Model:
         return y if bias is None else y + bias
 
     def attend(self, q, k, v, window: int) -> np.ndarray:
-        """q [n, heads, dim], k and v [n, kv_heads, dim] as stored, read back in float32."""
+        """q [n, heads, dim]; k and v per KV head as stored."""
         n, group = q.shape[0], self.heads // self.kv_heads
         scaled = q * F(1.0 / math.sqrt(self.head_dim))
         out = np.empty_like(q)
@@ -451,25 +483,61 @@ class Model:
         if window:
             visible &= position[None, :] > position[:, None] - window
         for h in range(self.heads):
-            kh, vh = k[:, h // group], v[:, h // group]
-            score = np.zeros((n, n), dtype=F)
-            for d in range(self.head_dim):
-                score = score + scaled[:, h, d, None] * kh[None, :, d]
-            score = np.where(visible, soft_cap(score, self.fields.get(f"{self.arch}.attn_logit_softcapping")), F(-np.inf))
+            kh, vh = k[h // group], v[h // group]
+            score = np.where(visible, soft_cap(self.scores(scaled[:, h], kh), self.fields.get(f"{self.arch}.attn_logit_softcapping")), F(-np.inf))
             delta = score - score.max(axis=1, keepdims=True)
             p = np.where(delta < F(-64), F(0), exp(np.maximum(delta, F(-80))))
             total_l, total_o = np.zeros(n, dtype=F), np.zeros((n, self.head_dim), dtype=F)
             for start in range(0, n, 256):
                 stop = min(start + 256, n)
-                o = np.zeros_like(total_o)
-                for t in range(start, stop):
-                    o = o + p[:, t, None] * vh[t][None, :]
                 total_l = total_l + lane_sum(p[:, start:stop])
-                total_o = total_o + o
+                total_o = total_o + self.page_of_values(p, vh, start, stop)
             out[:, h] = total_o / total_l[:, None]
         return out.reshape(n, -1)
 
-    def stored(self, x: np.ndarray, kv: str) -> np.ndarray:
+    def scores(self, q, k) -> np.ndarray:
+        """[n, n] of one head: q [n, dim], already scaled, and k as stored, in float32 or by groups of 32 in integers."""
+        score = np.zeros((len(q), len(q)), dtype=F)
+        if isinstance(k, tuple):
+            (codes, ks), (q_codes, qs) = k, quantise(q, 127)
+            for g in range(ks.shape[1]):
+                score = score + exact(q_codes[:, g], codes[:, g]).astype(F) * (ks[None, :, g] * qs[:, g, None])
+            return score
+        for d in range(q.shape[1]):
+            score = score + q[:, d, None] * k[None, :, d]
+        return score
+
+    def page_of_values(self, p, v, start: int, stop: int) -> np.ndarray:
+        """The sum of weight times value of positions start .. stop-1, for every row of p."""
+        if isinstance(v, tuple):
+            codes, vs = v
+            w = p[:, start:stop] * vs[None, start:stop]
+            c = w.max(axis=1)
+            live = c >= TINY
+            safe = np.where(live, c, F(1))
+            integers = np.where(live[:, None], np.rint(w * (F(32767) / safe)[:, None]), F(0))
+            return exact(integers, codes[start:stop].T).astype(F) * np.where(live, safe / F(32767), F(0))[:, None]
+        o = np.zeros((len(p), v.shape[1]), dtype=F)
+        for t in range(start, stop):
+            o = o + p[:, t, None] * v[t][None, :]
+        return o
+
+    def stored(self, x: np.ndarray, kv: str, value: bool):
+        """x [n, heads, dim] as it is read back: per head an array, or for i8 codes and scales."""
+        if kv == "i8":
+            if not np.isfinite(x).all():
+                raise Refused("a key or value is not finite")
+            return [self.one_scale(x[:, h]) if value else quantise(x[:, h], 127) for h in range(x.shape[1])]
+        return list(self.stored_float(x, kv).swapaxes(0, 1))
+
+    def one_scale(self, v: np.ndarray):
+        amax = np.abs(v).max(axis=1)
+        live = amax >= TINY
+        safe = np.where(live, amax, F(1))
+        codes = np.where(live[:, None], np.rint(v * (F(127) / safe)[:, None]), F(0))
+        return codes.astype(np.int32), np.where(live, safe / F(127), F(0))
+
+    def stored_float(self, x: np.ndarray, kv: str) -> np.ndarray:
         if kv == "f32":
             return x
         with np.errstate(over="ignore"):
@@ -497,7 +565,7 @@ class Model:
                 q, k = norm(q, "attn_q_norm"), norm(k, "attn_k_norm")
             cos, sin = self.rotations(i, n)
             q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
-            y = self.attend(q, self.stored(k, kv), self.stored(v, kv), self.window if self.is_local(i) else 0)
+            y = self.attend(q, self.stored(k, kv, False), self.stored(v, kv, True), self.window if self.is_local(i) else 0)
             y = self.project(f"blk.{i}.attn_output", y, adapters)
             x = x + (norm(y, "post_attention_norm") if gemma else y)
             h = norm(x, "ffn_norm")
@@ -508,11 +576,31 @@ class Model:
         return soft_cap(self.project("output", h, adapters), self.fields.get(f"{self.arch}.final_logit_softcapping"))
 
 
-def run_index() -> None:
+WITH_INT8 = ("qwen2-k/kmix", "gemma3-k/kmix", "llama-gqa/q4_0")
+
+
+def make_int8_cases(index: dict) -> None:
+    """The int8 cache over more positions than a page holds."""
+    from common import GOLDEN, put, save_logits, tokens_for
+    for case in [c for c in index["cases"] if c["id"] in WITH_INT8]:
+        tokens = tokens_for(case["model"], case["vocab"], 270)
+        logits = Model(str(GOLDEN / case["path"])).forward(tokens, kv="i8", first_row=266)
+        saved = save_logits(f"{case['model']}/nc1-{case['id'].split('/', 1)[1]}-i8.f32", logits)
+        put(index, "cases", {**case, "id": case["id"] + ":i8:nc1", "kv": "i8", "tokens": tokens, "first_row": 266, "rule": "nc1", **saved})
+        print(f"{case['id']}: int8 cache", flush=True)
+
+
+def run_index(only: str | None) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
     from common import GOLDEN, load_index, put, save_index, save_logits
     index = load_index()
-    index["cases"] = [c for c in index["cases"] if c["rule"] != "nc1"]
+    if only == "i8":
+        make_int8_cases(index)
+        return save_index(index)
+    make_quantised_cases(index)
+    if only:
+        return save_index(index)
+    index["cases"] = [c for c in index["cases"] if c["rule"] != "nc1" or c.get("quantise")]
     for case in [c for c in index["cases"] if c["rule"] == "report"]:
         model = Model(str(GOLDEN / case["path"]))
         adapters = [Adapter(str(GOLDEN / a["path"]), a["weight"], model) for a in case["adapters"]]
@@ -523,7 +611,30 @@ def run_index() -> None:
         saved = save_logits(str(Path(case["logits"]).parent / ("nc1-" + case["id"].split("/", 1)[1] + ".f32")), logits)
         put(index, "cases", {**case, "id": case["id"] + ":nc1", "rule": "nc1", **saved})
         print(f"{case['id']}: cosine to HF {cosine:.6f}, max |delta| / max |logit| {worst:.2e}", flush=True)
+    make_int8_cases(index)
     save_index(index)
+
+
+QUANTISED = ["q4_64", "q4_64:outliers=0.02", "q4_64:outliers=0.01,keep=embedding"]
+
+
+def make_quantised_cases(index: dict) -> None:
+    """Float GGUF models with and without adapters, imported with --quantise: an id such as "llama-rope3/f16:q4_64:nc1"."""
+    from common import GOLDEN, put, save_logits
+    index["cases"] = [c for c in index["cases"] if not c.get("quantise")]
+    for case in [c for c in index["cases"] if c["rule"] == "float" and c["form"] == "gguf"]:
+        for quantise in QUANTISED if not case["adapters"] else QUANTISED[1:2]:
+            if "keep" in quantise and case["model"] != "llama-gqa" or any(not (GOLDEN / a["path"]).is_dir() for a in case["adapters"]):
+                continue
+            model = Model(str(GOLDEN / case["path"]), quantise)
+            adapters = [Adapter(str(GOLDEN / a["path"]), a["weight"], model) for a in case["adapters"]]
+            first = len(case["tokens"]) - 8
+            name = case["id"].split("/", 1)[1] + "-" + re.sub("[^a-z0-9.]+", "-", quantise)
+            saved = save_logits(f"{case['model']}/nc1-{name}.f32", model.forward(case["tokens"], adapters, first_row=first))
+            kept = {k: v for k, v in case.items() if not k.startswith("logits") and k != "kv16_first_row"}
+            put(index, "cases", {**kept, "id": f"{case['id']}:{quantise}:nc1", "weights": "Q4_64", "quantise": quantise, "rule": "nc1",
+                                 "first_row": first, **saved})
+            print(f"{case['id']}: {quantise}", flush=True)
 
 
 def main() -> None:
@@ -531,14 +642,15 @@ def main() -> None:
     parser.add_argument("model", nargs="?")
     parser.add_argument("--tokens", help="comma-separated ids")
     parser.add_argument("--adapter", action="append", default=[], metavar="FOLDER[=WEIGHT]")
-    parser.add_argument("--kv", choices=["f16", "f32"], help="default: as the contract says for the base")
+    parser.add_argument("--kv", choices=["f16", "f32", "i8"], help="default: as the contract says for the base")
     parser.add_argument("--first-row", type=int, default=0)
-    parser.add_argument("--index", action="store_true")
+    parser.add_argument("--quantise", metavar="TYPE", help="encode float matrices first, as lamina import does")
+    parser.add_argument("--index", nargs="?", const="", choices=["", "q4_64", "i8"])
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
-    if args.index:
-        return run_index()
-    model = Model(args.model)
+    if args.index is not None:
+        return run_index(args.index)
+    model = Model(args.model, args.quantise)
     adapters = []
     for text in args.adapter:
         folder, _, weight = text.partition("=")
