@@ -1,4 +1,4 @@
-/* What the operating system gives: mappings, durable files, clock, processors. os_file.c holds what
+/* What the operating system gives: mappings, durable files, clock. os_file.c holds what
  * systems share, os_posix.c and os_wasi.c the rest. */
 #ifndef LAM_BASE_OS_H
 #define LAM_BASE_OS_H
@@ -51,8 +51,6 @@ double lam_now(void);
 int64_t lam_unix_time(void);
 /* Let another thread have this processor. */
 void lam_yield(void);
-/* Processors that this process may run on, at least 1. */
-unsigned lam_cpu_count(void);
 
 /* dir "/" name, freed with lam_free; NULL when memory is lacking. */
 char *lam_path_join(const char *dir, const char *name);

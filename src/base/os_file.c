@@ -77,15 +77,22 @@ lam_code lam_mapping_check(const struct lam_mapping *m, lam_error *err)
     return LAM_OK;
 }
 
+/* Bytes reach the file in blocks of this size at multiples of it: a page cache that keeps large pages then holds the file in them, and
+ * who maps it takes few faults and TLB entries (measured in docs/decisions/2026-11-30-start.md). */
+#define BLOCK_BYTES ((size_t)4 << 20)
+
 struct lam_writer {
     int fd;
     uint64_t offset;
+    uint8_t *block; /* [BLOCK_BYTES]: the last `held` bytes before offset are not yet written */
+    size_t held;
     char *path, *temporary, *folder;
 };
 
 static void writer_free(struct lam_writer *w)
 {
     if (w->fd >= 0) close(w->fd);
+    lam_free(w->block);
     lam_free(w->path);
     lam_free(w->temporary);
     lam_free(w->folder);
@@ -115,9 +122,10 @@ lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *e
     struct lam_writer *w = lam_alloc(1, sizeof *w);
     if (!w) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     w->fd = -1;
+    w->block = lam_alloc(BLOCK_BYTES, 1);
     w->path = lam_strdup(path);
     w->folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path));
-    bool ok = lam_str_printf(&name, "%s.%lu-%" PRIxPTR ".part", path, lam_os_process_number(), (uintptr_t)w) && w->path && w->folder;
+    bool ok = lam_str_printf(&name, "%s.%lu-%" PRIxPTR ".part", path, lam_os_process_number(), (uintptr_t)w) && w->block && w->path && w->folder;
     w->temporary = name.data;
     lam_os_remove_leftovers(path);
     lam_code code = ok ? create_temporary(w, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
@@ -126,21 +134,7 @@ lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *e
     return code;
 }
 
-lam_code lam_writer_write(struct lam_writer *w, const void *bytes, size_t len, lam_error *err)
-{
-    const uint8_t *p = bytes;
-    while (len) {
-        ssize_t n = write(w->fd, p, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return lam_raise_errno(err, "write", w->path);
-        p += n;
-        len -= (size_t)n;
-        w->offset += (uint64_t)n;
-    }
-    return LAM_OK;
-}
-
-lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *bytes, size_t len, lam_error *err)
+static lam_code write_at(struct lam_writer *w, uint64_t offset, const void *bytes, size_t len, lam_error *err)
 {
     const uint8_t *p = bytes;
     while (len) {
@@ -152,6 +146,34 @@ lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *byt
         offset += (uint64_t)n;
     }
     return LAM_OK;
+}
+
+static lam_code flush(struct lam_writer *w, lam_error *err)
+{
+    size_t n = w->held;
+    w->held = 0;
+    return write_at(w, w->offset - n, w->block, n, err);
+}
+
+lam_code lam_writer_write(struct lam_writer *w, const void *bytes, size_t len, lam_error *err)
+{
+    const uint8_t *p = bytes;
+    while (len) {
+        size_t room = BLOCK_BYTES - (size_t)(w->offset % BLOCK_BYTES), n = len < room ? len : room;
+        memcpy(w->block + w->held, p, n);
+        w->held += n;
+        w->offset += n;
+        p += n;
+        len -= n;
+        if (n == room) LAM_TRY(flush(w, err));
+    }
+    return LAM_OK;
+}
+
+lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *bytes, size_t len, lam_error *err)
+{
+    LAM_TRY(flush(w, err));
+    return write_at(w, offset, bytes, len, err);
 }
 
 uint64_t lam_writer_offset(const struct lam_writer *w) { return w->offset; }
@@ -168,8 +190,8 @@ static lam_code sync_folder(const char *folder, lam_error *err)
 
 lam_code lam_writer_commit(struct lam_writer *w, lam_error *err)
 {
-    lam_code code = LAM_OK;
-    if (fsync(w->fd) != 0) code = lam_raise_errno(err, "sync", w->path);
+    lam_code code = flush(w, err);
+    if (code == LAM_OK && fsync(w->fd) != 0) code = lam_raise_errno(err, "sync", w->path);
     if (code == LAM_OK && rename(w->temporary, w->path) != 0) code = lam_raise_errno(err, "rename", w->path);
     if (code == LAM_OK) code = sync_folder(w->folder, err);
     else unlink(w->temporary);

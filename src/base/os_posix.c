@@ -1,6 +1,5 @@
-/* What POSIX and Linux have beyond os_file.c: mappings, processes, processors. */
+/* What POSIX and Linux have beyond os_file.c: mappings, processes. */
 #define _POSIX_C_SOURCE 200809L
-#define _GNU_SOURCE 1 /* sched affinity is Linux's */
 
 #include "base/os_common.h"
 
@@ -25,14 +24,6 @@ uint64_t lam_disk_free(const char *path)
 {
     struct statvfs st;
     return statvfs(path, &st) == 0 ? (uint64_t)st.f_bavail * st.f_frsize : UINT64_MAX;
-}
-
-unsigned lam_cpu_count(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? (unsigned)n : 1;
 }
 
 void lam_yield(void) { sched_yield(); }

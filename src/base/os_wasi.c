@@ -55,6 +55,4 @@ uint64_t lam_disk_free(const char *path)
     return UINT64_MAX;
 }
 
-unsigned lam_cpu_count(void) { return 1; }
-
 void lam_yield(void) {}

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-enum lam_dtype lam_base_kv_dtype(const struct lam_base *base) { return base->model->float_weights ? LAM_F32 : LAM_F16; }
-
 static void base_release(struct lam_base *b)
 {
     lam_forward_free(b->forward);
+    lam_free(b->rows);
     lam_template_free(b->chat_template);
     lam_tokenizer_free(b->tokenizer);
+    lam_verified_release(&b->verified);
     lam_model_close(b->model);
     lam_free(b->end_tokens);
     lam_free(b->name);
@@ -20,33 +20,6 @@ static void base_release(struct lam_base *b)
 void lam_base_free(lam_base *b)
 {
     if (b && atomic_fetch_sub(&b->holders, 1) == 1) base_release(b);
-}
-
-struct verification {
-    const struct lam_slm *file;
-    atomic_bool failed;
-    lam_error error; /* of the first failure to be noticed */
-};
-
-static void verify_piece(void *context, size_t i, unsigned thread)
-{
-    struct verification *v = context;
-    lam_error error;
-    (void)thread;
-    if (atomic_load(&v->failed)) return;
-    if (lam_slm_verify_piece(v->file, i, &error) != LAM_OK && !atomic_exchange(&v->failed, true)) v->error = error;
-}
-
-static lam_code verify_weights(struct lam_base *b, lam_error *err)
-{
-    struct verification v = {.file = b->model->file};
-    LAM_TRY(lam_mapping_check(&v.file->file, err));
-    lam_pool_lock(b->engine->pool);
-    lam_pool_run(b->engine->pool, v.file->n_pieces, verify_piece, &v);
-    lam_pool_unlock(b->engine->pool);
-    if (!atomic_load(&v.failed)) return LAM_OK;
-    if (err) *err = v.error;
-    return v.error.code;
 }
 
 /* lam_token_is_end cannot fail, so it must not read a file that may have been truncated. */
@@ -102,9 +75,11 @@ lam_code lam_base_open(lam_engine *engine, const char *path, lam_verify verify, 
     b->engine = engine;
     lam_code code = lam_model_open(path, &b->model, err);
     if (code == LAM_OK) code = open_name(b, path, err);
-    if (code == LAM_OK && verify == LAM_VERIFY_FULL) code = verify_weights(b, err);
+    if (code == LAM_OK) code = lam_verified_init(&b->verified, b->model, engine->pool, verify, err);
     if (code == LAM_OK) code = open_text(b, err);
     if (code == LAM_OK) code = lam_forward_new(b->model, engine->pool, engine->kernels, engine->max_rows, &b->forward, err);
+    if (code == LAM_OK && !(b->rows = lam_alloc(engine->max_rows, sizeof *b->rows)))
+        code = LAM_RAISE(err, LAM_E_NO_MEMORY, "a plan of %zu rows", engine->max_rows);
     if (code == LAM_OK) *out = b;
     else base_release(b);
     return code;
@@ -135,7 +110,10 @@ void lam_base_describe(const lam_base *b, lam_base_info *out)
 
 lam_code lam_base_verify(lam_base *b, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
-    LAM_TRY(verify_weights(b, err));
+    lam_pool_lock(b->engine->pool);
+    lam_code code = lam_verified_all(&b->verified, err);
+    lam_pool_unlock(b->engine->pool);
+    if (code != LAM_OK) return code;
     if (out) lam_digest_text(b->model->file->weights_root, out);
     return LAM_OK;
 }
