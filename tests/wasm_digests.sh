@@ -1,19 +1,34 @@
 #!/bin/sh
-# The WebAssembly program prints the native one's digests: logits at every position and composition ids, base and composed, and the
-# files that both import are the same bytes.
+# The WebAssembly program prints the native one's digests with each of its kernel variants: logits at every position and composition
+# ids, base and composed; and the files that both import are the same bytes.
 #     tests/wasm_digests.sh BUILD_FOLDER
 set -eu
 
 build=$1
 native=$build/lamina
-export LAMINA_WASM="${LAMINA_WASM:-$build/wasm/lamina.wasm}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/n" "$work/w"
 text="Once upon a time, there was a little girl named Lily. She loved to play outside in the park."
 count=0
 
-wasm() { node wasm/lamina.mjs "$@"; }
+variants="scalar simd128"
+if relaxed=$(wasm/node24.sh "$build/wasm/node24" 2>"$work/why"); then
+    variants="$variants relaxed-simd"
+else
+    echo "[  SKIPPED ] relaxed-simd: $(cat "$work/why")"
+fi
+
+# wasm VARIANT ARGUMENTS…
+wasm()
+{
+    variant=$1
+    shift
+    case $variant in
+    relaxed-simd) LAMINA_ISA=$variant LAMINA_WASM=$build/wasm/lamina-relaxed.wasm "$relaxed" wasm/lamina.mjs "$@" ;;
+    *) LAMINA_ISA=$variant LAMINA_WASM=$build/wasm/lamina.wasm node wasm/lamina.mjs "$@" ;;
+    esac
+}
 
 same() # NAME: $work/n.txt and $work/w.txt
 {
@@ -31,7 +46,7 @@ import() # SOURCE FILE [-m BASE]
     source=$1 file=$2
     shift 2
     "$native" import "$source" ${1:+-m "$work/n/$2"} -o "$work/n/$file" -q >/dev/null
-    wasm import "$source" ${1:+-m "$work/w/$2"} -o "$work/w/$file" -q >/dev/null
+    wasm simd128 import "$source" ${1:+-m "$work/w/$2"} -o "$work/w/$file" -q >/dev/null
     cmp "$work/n/$file" "$work/w/$file"
 }
 
@@ -43,9 +58,11 @@ logits()
     set -- $(for a; do echo "-a DIR/$a"; done)
     positions=$(echo "$tokens" | tr ',' '\n' | wc -l)
     "$native" logits "$work/n/$base" --token-ids "$tokens" $(echo "$*" | sed "s#DIR#$work/n#g") >"$work/n.txt"
-    wasm logits "$work/w/$base" --token-ids "$tokens" $(echo "$*" | sed "s#DIR#$work/w#g") >"$work/w.txt"
     [ "$(grep -c ' sha256:' "$work/n.txt")" -ge "$positions" ] || { echo "$title: too few digests" >&2; exit 1; }
-    same "$title"
+    for variant in $variants; do
+        wasm $variant logits "$work/w/$base" --token-ids "$tokens" $(echo "$*" | sed "s#DIR#$work/w#g") >"$work/w.txt"
+        same "$title, $variant"
+    done
 }
 
 # tokens N VOCAB: a fixed sequence
@@ -58,7 +75,7 @@ long=$(tokens 300 512) # beyond a cut of attention
 logits "stories260K, base" stories.slm "$long"
 logits "stories260K, oz + 0.5 shakespeare" stories.slm "$long" oz.slm=1 shakespeare.slm=0.5
 "$native" tokenize "$work/n/stories.slm" -p "$text" >"$work/n.txt"
-wasm tokenize "$work/w/stories.slm" -p "$text" >"$work/w.txt"
+wasm simd128 tokenize "$work/w/stories.slm" -p "$text" >"$work/w.txt"
 same "stories260K, tokens of a text"
 
 golden=tests/golden
@@ -75,14 +92,41 @@ import $golden/adapters/gemma3-swa/embed embed.slm -m gemma3-swa.slm
 logits "gemma3-swa bf16, all-r2 + 1.7 embed" gemma3-swa.slm "$(tokens 80 200)" all-r2.slm=1 embed.slm=1.7
 # The table of tests/test_invariance.c, made by both: chunks, and seven other sessions in the plan. Each fails by itself if its cells
 # differ; here the digests themselves must be the same ones.
-table() { grep -aE 'positions$|\|' | sed -E 's/^ *(scalar|avx2|avx512|neon) +[0-9]+ threads//' | sort -u; }
+table() { grep -aE 'positions$|\|' | sed -E 's/^ *[a-z0-9-]+ +[0-9]+ threads//' | sort -u; }
 for subject in "llama K mix" "gemma3 K mix" "llama f32"; do
     SUBJECT=$subject "$build/tests/test_invariance" >"$work/n.log" 2>&1
-    SUBJECT=$subject LAMINA_WASM=$build/wasm/tests/test_invariance.wasm node wasm/lamina.mjs >"$work/w.log" 2>&1
+    if [ -n "$relaxed" ]; then
+        SUBJECT=$subject LAMINA_WASM=$build/wasm/tests/test_invariance-relaxed.wasm "$relaxed" wasm/lamina.mjs >"$work/w.log" 2>&1
+    else
+        SUBJECT=$subject LAMINA_WASM=$build/wasm/tests/test_invariance.wasm node wasm/lamina.mjs >"$work/w.log" 2>&1
+    fi
+    for variant in $variants; do
+        grep -aqE "^ *$variant +1 threads" "$work/w.log" || { echo "$subject: no line of $variant" >&2; exit 1; }
+    done
     table <"$work/n.log" >"$work/n.txt"
     table <"$work/w.log" >"$work/w.txt"
     [ "$(wc -l <"$work/n.txt")" -ge 4 ] || { echo "$subject: no table" >&2; exit 1; }
     same "table of $subject"
 done
 
-echo "$count tables equal"
+# A variant that a module cannot run is refused. Node 20 takes relaxed instructions with a flag and computes them wrongly: the
+# launcher's question and the module's own must both notice.
+refused() # COMMAND…
+{
+    if LAMINA_ISA=relaxed-simd "$@" >"$work/w.txt" 2>&1; then
+        echo "relaxed-simd ran: $*" >&2
+        exit 1
+    fi
+    grep -q 'relaxed-simd: this CPU lacks it' "$work/w.txt" || { cat "$work/w.txt" >&2; exit 1; }
+    count=$((count + 1))
+}
+run_base="wasm/lamina.mjs logits $work/w/stories.slm --token-ids 1,2"
+LAMINA_WASM=$build/wasm/lamina.wasm refused node $run_base
+case $(node --version) in
+v20.*)
+    LAMINA_WASM=$build/wasm/lamina-relaxed.wasm refused node --experimental-wasm-relaxed-simd $run_base
+    node --experimental-wasm-relaxed-simd -e 'import("./wasm/relaxed.mjs").then((m) => process.exit(m.relaxedSimdIsExact() ? 1 : 0))' ||
+        { echo "wasm/relaxed.mjs takes Node 20's relaxed SIMD for right" >&2; exit 1; } ;;
+esac
+
+echo "$count comparisons hold"

@@ -1,13 +1,16 @@
 #!/usr/bin/env node
 // The command line, compiled to WebAssembly, under Node 18 or later: node wasm/lamina.mjs ARGUMENTS…
-// LAMINA_WASM names another module than build/wasm/lamina.wasm.
+// Of the modules in build/wasm it takes lamina-relaxed.wasm where the engine's relaxed SIMD gives the true sums, else lamina.wasm.
+// LAMINA_WASM names another one.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { relaxedSimdIsExact } from './relaxed.mjs';
 import { Exit, wasiImports } from './wasi.mjs';
 
 function load() {
-    const file = process.env.LAMINA_WASM ?? new URL('../build/wasm/lamina.wasm', import.meta.url);
+    const name = relaxedSimdIsExact() ? 'lamina-relaxed.wasm' : 'lamina.wasm';
+    const file = process.env.LAMINA_WASM ?? new URL(`../build/wasm/${name}`, import.meta.url);
     try {
         return readFileSync(file);
     } catch (problem) {
