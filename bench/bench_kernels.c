@@ -1,7 +1,7 @@
 /* Speed of the products on one thread, per weight type and variant:
  *   decode   GB/s of weight bytes for one row of activations; weights in the cache (896 columns by 4864 rows are read again and
  *            again) and streamed from memory (more than 64 MB)
- *   prefill  billions of multiply-adds a second for 64 rows of activations
+ *   N rows   billions of multiply-adds a second for 8 and 16 rows of activations (batched decode) and for 64 (prefill)
  * Each figure is the best of several passes. Usage: bench_kernels [variant [type]] */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
@@ -15,11 +15,10 @@
 
 #define COLS 896
 #define ROWS 4864
-#define PREFILL 64
 #define STREAMED ((size_t)96 << 20)
 
-static const enum lam_dtype types[] = {LAM_Q4_0, LAM_Q4_1, LAM_Q5_0, LAM_Q5_1, LAM_Q8_0, LAM_Q2_K, LAM_Q3_K,
-                                       LAM_Q4_K, LAM_Q5_K, LAM_Q6_K, LAM_BF16, LAM_F16,  LAM_F32};
+static const enum lam_dtype types[] = {LAM_Q4_0, LAM_Q4_1, LAM_Q5_0, LAM_Q5_1, LAM_Q8_0, LAM_Q4_64, LAM_Q2_K,
+                                       LAM_Q3_K, LAM_Q4_K, LAM_Q5_K, LAM_Q6_K, LAM_BF16, LAM_F16,   LAM_F32};
 
 static double now(void)
 {
@@ -117,10 +116,10 @@ static double decode_rate(const struct lam_kernels *k, enum lam_dtype dtype, siz
     return rate;
 }
 
-static double prefill_rate(const struct lam_kernels *k, enum lam_dtype dtype)
+static double rows_rate(const struct lam_kernels *k, enum lam_dtype dtype, size_t n_rows)
 {
-    struct load load = make_load(dtype, 0, PREFILL);
-    double macs = (double)load.n_tiles * LAM_TILE_ROWS * (double)load.cols * PREFILL;
+    struct load load = make_load(dtype, 0, n_rows);
+    double macs = (double)(load.n_tiles * LAM_TILE_ROWS * load.cols * n_rows);
     double rate = macs / best_pass(k, &load) / 1e9;
     free_load(&load);
     return rate;
@@ -128,15 +127,16 @@ static double prefill_rate(const struct lam_kernels *k, enum lam_dtype dtype)
 
 int main(int argc, char **argv)
 {
-    printf("%-8s %-5s %15s %15s %15s\n", "variant", "type", "cached GB/s", "streamed GB/s", "prefill GMAC/s");
+    printf("%-9s %-5s %12s %14s %12s %12s %12s\n", "variant", "type", "cached GB/s", "streamed GB/s", "8 rows", "16 rows", "64 GMAC/s");
     for (size_t v = 0; v < lam_n_variants; v++) {
         const struct lam_kernels *k = lam_variants[v].kernels;
         if (!lam_variants[v].supported() || (argc > 1 ? strcmp(argv[1], k->name) != 0 : v == 0)) continue;
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
             const char *name = lam_dtype_info(types[t])->name;
             if (argc > 2 && strcmp(argv[2], name) != 0) continue;
-            printf("%-8s %-5s %15.1f %15.1f %15.1f\n", k->name, name, decode_rate(k, types[t], 0),
-                   decode_rate(k, types[t], STREAMED), prefill_rate(k, types[t]));
+            printf("%-9s %-5s %12.1f %14.1f %12.1f %12.1f %12.1f\n", k->name, name, decode_rate(k, types[t], 0),
+                   decode_rate(k, types[t], STREAMED), rows_rate(k, types[t], 8), rows_rate(k, types[t], 16),
+                   rows_rate(k, types[t], 64));
         }
     }
     return 0;

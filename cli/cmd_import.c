@@ -65,13 +65,49 @@ static lam_code import_adapter(struct import *i, const lam_import_options *optio
 static lam_code import(struct import *i, lam_error *err)
 {
     struct progress progress;
-    lam_import_options options = {.progress = progress_step, .progress_context = &progress};
+    lam_import_options options = {.progress = progress_step, .progress_context = &progress, .quantise = i->o->quantise};
     double start = now_seconds();
     progress_begin(&progress, i->o, false);
     lam_code code = i->adapter ? import_adapter(i, &options, err) : lam_import_base(i->source, i->output, &options, err);
     progress_end(&progress);
     i->seconds = now_seconds() - start;
     return code == LAM_OK ? LAM_OK : about(err, i->source);
+}
+
+/* What --quantise did, from lam_inspect's tensors. */
+struct encoding {
+    json_int_t n_encoded, encoded_bytes, residual_values, residual_bytes, other_bytes;
+    json_t *left; /* owned: names of the matrices that are not encoded */
+};
+
+static struct encoding encoding_of(const json_t *found)
+{
+    struct encoding e = {.left = json_array()};
+    size_t i;
+    json_t *tensor;
+    json_array_foreach(json_object_get(found, "tensors"), i, tensor) {
+        json_int_t bytes = json_integer_value(json_object_get(tensor, "bytes"));
+        const char *dtype = json_string_value(json_object_get(tensor, "dtype"));
+        if (dtype && strcmp(dtype, "Q4_64") == 0) {
+            e.n_encoded++;
+            e.encoded_bytes += bytes;
+            e.residual_values += json_integer_value(json_object_get(tensor, "residual_values"));
+            e.residual_bytes += json_integer_value(json_object_get(tensor, "residual_bytes"));
+        } else {
+            e.other_bytes += bytes;
+            if (json_array_size(json_object_get(tensor, "dims")) > 1) json_array_append(e.left, json_object_get(tensor, "name"));
+        }
+    }
+    return e;
+}
+
+static void add_encoding(json_t *out, const json_t *found)
+{
+    struct encoding e = encoding_of(found);
+    json_object_set_new(out, "encoded", json_pack("{s:s,s:I,s:I,s:I,s:I}", "type", "Q4_64", "matrices", e.n_encoded, "bytes",
+                                                  e.encoded_bytes, "residual_values", e.residual_values, "residual_bytes",
+                                                  e.residual_bytes));
+    json_object_set_new(out, "left", e.left);
 }
 
 /* What was written, as lam_inspect sees it, with what the import knows beside. */
@@ -89,7 +125,23 @@ static int print_as_json(const struct import *i, json_t *found)
         json_object_set_new(out, "no_effect", json_integer((json_int_t)i->report.n_no_effect));
         json_object_set_new(out, "warnings", json_string(i->report.warnings));
     }
+    if (out && i->o->quantise) add_encoding(out, found);
     return print_json(i->o, out);
+}
+
+static void print_encoding(const json_t *found)
+{
+    struct encoding e = encoding_of(found);
+    size_t n = 0;
+    printf("encoded    %lld matrices to Q4_64, %.2f MB", (long long)e.n_encoded, (double)e.encoded_bytes / 1e6);
+    if (e.residual_values)
+        printf(", and %lld outlier residuals, %.2f MB", (long long)e.residual_values, (double)e.residual_bytes / 1e6);
+    printf("\nleft       ");
+    if (json_array_size(e.left) == 0) printf("no matrix");
+    for (; n < json_array_size(e.left) && n < 8; n++) printf("%s%s", n ? ", " : "", json_string_value(json_array_get(e.left, n)));
+    if (n < json_array_size(e.left)) printf(" and %zu more", json_array_size(e.left) - n);
+    printf("; %snorms and biases %.2f MB\n", json_array_size(e.left) ? "with " : "", (double)e.other_bytes / 1e6);
+    json_decref(e.left);
 }
 
 static void print_for_people(const struct import *i, const json_t *found)
@@ -99,6 +151,7 @@ static void print_for_people(const struct import *i, const json_t *found)
     printf("%s: %s from %s, %.2f MB, in %.2f s\n", i->output, i->adapter ? "an adapter" : "a base", i->source,
            (double)json_integer_value(json_object_get(found, "bytes")) / 1e6, i->seconds);
     printf("weights    %s\n", types);
+    if (i->o->quantise) print_encoding(found);
     if (i->adapter)
         printf("applied    %zu of %zu tensors, to %zu modules%s\n", i->report.n_applied, i->report.n_tensors, i->report.n_modules,
                i->report.n_no_effect ? "" : ", all with effect");
@@ -113,7 +166,7 @@ static int tell(const struct import *i)
     char *text;
     int status = 0;
     if (i->report.warnings[0]) note(i->o, "%s: %s", i->source, i->report.warnings);
-    if (lam_inspect(i->output, false, &text, &err) != LAM_OK) return report(i->o, &err);
+    if (lam_inspect(i->output, i->o->quantise != NULL, &text, &err) != LAM_OK) return report(i->o, &err);
     json_t *found = json_loads(text, 0, NULL);
     if (i->o->json) status = print_as_json(i, found);
     else if (!i->o->quiet) print_for_people(i, found);
@@ -132,6 +185,7 @@ int cmd_import(struct options *o)
     if (kind == LAM_SOURCE_SLM_BASE || kind == LAM_SOURCE_SLM_ADAPTER) return usage(o, "%s is a .slm already", i.source);
     i.adapter = kind == LAM_SOURCE_GGUF_ADAPTER || kind == LAM_SOURCE_PEFT_ADAPTER;
     if (i.adapter && !o->model) return usage(o, "%s is an adapter, which is bound to its base: give -m BASE", i.source);
+    if (i.adapter && o->quantise) return usage(o, "%s is an adapter; --quantise is for bases", i.source);
     if (!i.adapter && o->model) return usage(o, "%s is a base; -m is for adapters", i.source);
     lam_code code = choose_output(&i, &err);
     if (code == LAM_OK) code = import(&i, &err);

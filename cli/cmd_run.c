@@ -54,11 +54,12 @@ static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / 
 
 static int print_result(const struct options *o, const struct opened *all, const struct generation *g)
 {
-    const char *id = lam_composition_id(all->composition), *bytes = o->verify == LAM_VERIFY_OFF ? "unverified" : "verified";
+    const char *id = lam_composition_id(all->composition), *bytes = bytes_state(o);
     double prefill = rate(g->n_prompt, g->prefill), decode = rate(g->n_generated, g->decode);
     if (o->json)
-        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
-                                       ending(g).name, "composition_id", id, "base_digest", all->info.base_digest, "bytes", bytes,
+        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
+                                       ending(g).name, "composition_id", id, "kv_format",
+                                       lam_composition_kv_format(all->composition), "base_digest", all->info.base_digest, "bytes", bytes,
                                        "waived", waived_names(all),
                                        "prompt_tokens", (json_int_t)g->n_prompt, "tokens", (json_int_t)g->n_generated, "seed",
                                        (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill,
@@ -66,6 +67,7 @@ static int print_result(const struct options *o, const struct opened *all, const
                                        (json_int_t)lam_engine_threads(all->engine)));
     if (!print_now("\n") || o->quiet) return 0;
     fprintf(stderr, "\ncomposition %s, bytes %s\n", id, bytes);
+    print_kv_format(stderr, o, all);
     print_waived(stderr, all);
     fprintf(stderr, "%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s: %s; %s, %u threads\n", g->n_prompt, prefill, g->n_generated, decode,
             ending(g).words, lam_engine_isa(all->engine), lam_engine_threads(all->engine));

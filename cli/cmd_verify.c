@@ -29,6 +29,6 @@ int cmd_verify(struct options *o)
         return print_json(o, json_pack("{s:b,s:s,s:s,s:I,s:f}", "verified", 1, "path", path, "file_root", root, "bytes", (json_int_t)bytes,
                                        "seconds", seconds));
     printf("%s: every piece matches\nfile_root  %s\n", path, root);
-    note(o, "%.2f MB in %.2f s. The root came with the file: compare it with one that you have from elsewhere.", bytes / 1e6, seconds);
+    note(o, "%.2f MB in %.2f s (%.2f GB/s). The root came with the file: compare it with one that you have from elsewhere.", bytes / 1e6, seconds, bytes / 1e9 / seconds);
     return 0;
 }

@@ -8,24 +8,29 @@
 #include <string.h>
 
 static const char *const run_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "system", "raw", "echo", "tokens", "temp",
-    "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
-static const char *const import_options[] = {"model", "output", "json", "quiet", "help", NULL};
+    "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const import_options[] = {"model", "output", "quantise", "json", "quiet", "help", NULL};
 static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
 static const char *const cache_options[] = {"json", "help", NULL};
 static const char *const export_options[] = {"model", "output", "json", "quiet", "help", NULL};
-static const char *const logits_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads",
+static const char *const logits_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads", "kv",
     "verify", "json", "quiet", "help", NULL};
 static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
 static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
-static const char *const perplexity_options[] = {"model", "adapter", "waive", "ctx", "threads", "verify", "json", "quiet", "help", NULL};
-static const char *const bench_options[] = {"model", "adapter", "waive", "prefill", "tokens", "threads", "verify", "json", "quiet",
-    "help", NULL};
+static const char *const perplexity_options[] = {"model", "adapter", "waive", "ctx", "threads", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const bench_options[] = {"model", "adapter", "waive", "only", "prefill", "tokens", "sessions", "ctx", "runs", "threads", "kv",
+    "verify", "json", "quiet", "help", NULL};
 
 static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
 static const char run_notes[] =
     "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n"
     "In a chat, `rlwrap lamina run ...` (a program of its own) lets you edit and recall lines.\n";
+
+static const char bench_notes[] =
+    "Decoding begins at position 128 of every session. GB/s are those of the weights, which a pass reads once for all its\n"
+    "sessions; share is their part of the bandwidth, measured by reading the same bytes in the same run with as many threads.\n"
+    "With adapters prefill and decode are measured without them, too, and compared run by run.\n";
 
 static const struct command commands[] = {
     {"run", cmd_run, "[MODEL]", "write text, or chat on a terminal", run_options, run_notes,
@@ -35,8 +40,11 @@ static const struct command commands[] = {
      "  echo \"Name three rivers.\" | lamina run model.gguf --json\n"},
     {"import", cmd_import, "SOURCE", "GGUF, Hugging Face folder, PEFT folder or LoRA GGUF to .slm", import_options,
      "Without -o the file is called as SOURCE is, with .slm, in this folder; then nothing is replaced.\n"
-     "An adapter is bound to the base of -m (.slm, or what can be imported).\n",
-     "  lamina import model.gguf -o model.slm\n  lamina import ./my-lora -m model.slm -o my-lora.slm\n"},
+     "An adapter is bound to the base of -m (.slm, or what can be imported).\n"
+     "--quantise takes Hugging Face folders and GGUF files with F32, F16 or BF16 weights. Matrices whose rows are no multiple of 64\n"
+     "long, norms and biases stay as they are. Options stand behind a colon, between commas: outliers=FRACTION (0.05 at most),\n"
+     "keep=embedding, keep=output. The same source gives the same base_digest.\n",
+     "  lamina import model.gguf -o model.slm\n  lamina import ./SmolLM2-135M --quantise q4_64:outliers=0.005 -o smol-q4.slm\n  lamina import ./my-lora -m model.slm -o my-lora.slm\n"},
     {"inspect", cmd_inspect, "FILE", "what a file or folder holds", inspect_options, NULL,
      "  lamina inspect model.slm\n  lamina inspect model.gguf --tensors\n  lamina inspect my-lora.slm --json\n"},
     {"verify", cmd_verify, "FILE", "hash every byte of a .slm against its tree", plain_options, NULL,
@@ -55,8 +63,9 @@ static const struct command commands[] = {
     {"perplexity", cmd_perplexity, "[MODEL] FILE", "perplexity of a text, windows as llama.cpp's", perplexity_options,
      "The text is cut into windows of -c tokens; the second half of each is scored.\n",
      "  lamina perplexity model.gguf wikitext.txt -c 512\n  lamina perplexity model.slm -a poet.slm poems.txt --json\n"},
-    {"bench", cmd_bench, "[MODEL]", "prefill, decode, switch and load times", bench_options, NULL,
-     "  lamina bench model.gguf\n  lamina bench model.gguf -a poet.slm --prefill 512 -n 64 -t 4 --json\n"},
+    {"bench", cmd_bench, "[MODEL]", "prefill, decode, switch and load times", bench_options, bench_notes,
+     "  lamina bench model.gguf\n  lamina bench model.gguf -a poet.slm -n 64 -t 4 --json\n"
+     "  lamina bench model.slm --only decode,batch --sessions 1,2,4,8,16,32,64\n  lamina bench model.slm --only context -c 8192\n"},
     {"cache", cmd_cache, "list | clear [ENTRY]", "models imported for direct use", cache_options,
      "ENTRY is a source's path or the beginning of a key, of 8 digits at least; without it all are meant.\nWhat is in use stays.\n",
      "  lamina cache list\n  lamina cache clear model.gguf\n  lamina cache clear\n"},
@@ -86,7 +95,7 @@ void commands_print_overview(void)
            "  LAMINA_MODEL      the model if none is given\n"
            "  LAMINA_CACHE      folder of imported models (default: $XDG_CACHE_HOME/lamina, else ~/.cache/lamina)\n"
            "  LAMINA_CACHE_MAX  its size in bytes, or with k, M, G, T (default 20G)\n"
-           "  LAMINA_ISA        instruction set: scalar, avx2, avx512 (default: the fastest here; results are the same)\n"
+           "  LAMINA_ISA        instruction set, such as scalar, avx2, avx512, neon (default: the fastest here; results are the same)\n"
            "  NO_COLOR          no colours\n\n"
            "Exit status: 0 done, 1 an error, 2 wrong use, 130 after Ctrl-C.\n");
 }

@@ -61,7 +61,10 @@ static void print_tensors(const json_t *object)
         json_int_t bytes;
         if (json_unpack(tensor, "{s:s,s:s,s:o,s:I}", "name", &name, "dtype", &dtype, "dims", &dims, "bytes", &bytes) != 0) continue;
         char *text = json_dumps(dims, JSON_COMPACT);
-        printf("%-44s %-6s %12lld  %s\n", name, dtype, (long long)bytes, text ? text : "");
+        json_int_t values = json_integer_value(json_object_get(tensor, "residual_values"));
+        printf("%-44s %-6s %12lld  %s", name, dtype, (long long)bytes, text ? text : "");
+        if (values) printf("  + %lld residual values", (long long)values);
+        printf("\n");
         free(text);
     }
 }

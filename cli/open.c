@@ -32,7 +32,7 @@ static lam_code open_cached(const struct options *o, struct opened *out, lam_err
 
 lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
 {
-    *out = (struct opened){0};
+    *out = (struct opened){.compose.kv = o->kv};
     double start = now_seconds();
     lam_engine_options engine = {.threads = (unsigned)count_or(o->threads, 0), .max_rows = (size_t)count_or(o->chunk, 0)};
     out->cached_base = calloc(1, sizeof *out->cached_base);
@@ -46,6 +46,15 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     lam_base_describe(out->base, &out->info);
     out->load_seconds = now_seconds() - start;
     return LAM_OK;
+}
+
+const char *bytes_state(const struct options *o) { return o->verify == LAM_VERIFY_OFF ? "unverified" : "verified"; }
+
+void print_kv_format(FILE *to, const struct options *o, const struct opened *all)
+{
+    if (o->kv == LAM_KV_DEFAULT) return;
+    fprintf(to, "keys and values  %s, %zu bytes a position\n", lam_composition_kv_format(all->composition),
+            lam_composition_kv_bytes(all->composition));
 }
 
 /* The adapter's own name, with -2, -3 … if another one has it. */
@@ -108,7 +117,7 @@ lam_code compose(const struct opened *all, bool skip_zero, lam_composition **out
         list[n] = all->adapters[i].adapter;
         weights[n++] = all->adapters[i].weight;
     }
-    return lam_compose(all->base, list, weights, n, out, err);
+    return lam_compose(all->base, list, weights, n, &all->compose, out, err);
 }
 
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err)

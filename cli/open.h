@@ -4,6 +4,8 @@
 
 #include "options.h"
 
+#include <stdio.h>
+
 /* A loaded adapter, under a name that no other one here has. */
 struct named_adapter {
     lam_adapter *adapter;
@@ -20,6 +22,7 @@ struct opened {
     struct lam_cached *cached_base;  /* keeps the cache from removing it */
     struct named_adapter adapters[MAX_ADAPTERS];
     size_t n_adapters;
+    lam_compose_options compose;
     lam_composition *composition;
     double load_seconds;
 };
@@ -28,6 +31,10 @@ struct opened {
 lam_code open_base(const struct options *o, struct opened *out, lam_error *err);
 /* open_base, the adapters and the composition. */
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err);
+/* "verified", or "unverified" with --verify off: the base's bytes that a result came from. */
+const char *bytes_state(const struct options *o);
+/* A line that tells how keys and values are kept, if that was chosen with --kv. */
+void print_kv_format(FILE *to, const struct options *o, const struct opened *all);
 /* One more adapter for a base that is open; not yet in the composition. */
 lam_code open_adapter(const struct options *o, struct opened *all, const struct adapter_option *a, lam_error *err);
 /* Unloads the last adapter. */

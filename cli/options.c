@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_kind { KIND_SWITCH, KIND_TEXT, KIND_COUNT, KIND_REAL, KIND_ADAPTER, KIND_VERIFY };
+enum option_kind { KIND_SWITCH, KIND_TEXT, KIND_COUNT, KIND_REAL, KIND_ADAPTER, KIND_VERIFY, KIND_KV };
 
 struct option_spec {
     char letter;          /* 0: only long */
@@ -40,9 +40,13 @@ static const struct option_spec specs[] = {
     {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
     {0, "echo", NULL, KIND_SWITCH, AT(echo), 0, 0, "print the prompt before its continuation"},
     {'n', "tokens", "N", KIND_COUNT, AT(tokens), 0, ANY_COUNT,
-     "tokens to generate at most (default: 256 for text, 128 for bench and\n"
-     "for an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
-    {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 256)"},
+     "tokens to generate at most (default: 256 for text, 64 for bench, 128 for\n"
+     "an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
+    {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 512)"},
+    {0, "only", "LIST", KIND_TEXT, AT(only), 0, 0,
+     "measure only: bandwidth, prefill, decode, batch, context, adapters, switch,\nload, memory (default: all)"},
+    {0, "sessions", "LIST", KIND_TEXT, AT(sessions), 0, 0, "sessions of the batches, each of 1 to 64 (default 4,8,16)"},
+    {0, "runs", "N", KIND_COUNT, AT(runs), 1, 100, "runs, of which the median is told (default 5)"},
     {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
     {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
     {0, "top-p", "X", KIND_REAL, AT(sampling.top_p), 0, 1,
@@ -51,13 +55,19 @@ static const struct option_spec specs[] = {
     {0, "repeat-penalty", "X", KIND_REAL, AT(sampling.repeat_penalty), 0.01, 100,
      "divide the logits of recent tokens by X (default 1: none)"},
     {0, "seed", "N", KIND_COUNT, AT(seed), 0, ANY_COUNT, "seed (default 0); the same seed gives the same text, everywhere"},
-    {'t', "threads", "N", KIND_COUNT, AT(threads), 1, 1024, "threads (default: every processor); results do not depend on it"},
-    {'c', "ctx", "N", KIND_COUNT, AT(context), 1, 134217728, "context in tokens (default: the model's, 4096 at most; perplexity: 512)"},
-    {0, "verify", "full|off", KIND_VERIFY, 0, 0, 0, "hash the base's bytes before use (default full)"},
+    {'t', "threads", "N", KIND_COUNT, AT(threads), 1, 1024, "threads (default: a thread for each core, of one NUMA node, within the\nCPU quota); results do not depend on it"},
+    {'c', "ctx", "N", KIND_COUNT, AT(context), 1, 134217728, "context in tokens (default: the model's, 4096 at most; perplexity: 512;\nbench: none, else the position up to which decoding is measured, too)"},
+    {0, "verify", "lazy|full|off", KIND_VERIFY, 0, 0, 0,
+     "hash the base's bytes: lazy, each piece before the first use of it\n(the default); full, all before anything else; off, never"},
+    {0, "kv", "f16|f32|int8", KIND_KV, 0, 0, 0,
+     "how keys and values are kept (default: f16, or f32 if all weights are\nfloats); int8 takes half of f16's memory, and is less accurate;\nthe composition's id tells it"},
     {0, "token-ids", "LIST", KIND_TEXT, AT(token_ids), 0, 0, "token ids in place of text: 1,2,3"},
     {0, "chunk", "N", KIND_COUNT, AT(chunk), 1, 4096, "feed the prompt N tokens at a time; results do not depend on it"},
     {0, "tensors", NULL, KIND_SWITCH, AT(tensors), 0, 0, "list every tensor"},
     {'o', "output", "FILE", KIND_TEXT, AT(output), 0, 0, "where to write; a file that is there is replaced when all is done"},
+    {0, "quantise", "TYPE", KIND_TEXT, AT(quantise), 0, 0,
+     "encode float weights while importing: q4_64, 4.5 bits a weight, or\n"
+     "q4_64:outliers=0.005 with the worst 0.5 % of the errors put right"},
     {0, "json", NULL, KIND_SWITCH, AT(json), 0, 0, "print JSON for programs, errors too"},
     {'q', "quiet", NULL, KIND_SWITCH, AT(quiet), 0, 0, "no progress, no summary"},
     {'h', "help", NULL, KIND_SWITCH, AT(help), 0, 0, "this help"},
@@ -124,9 +134,25 @@ static bool set_real(struct options *o, const struct option_spec *s, const char 
 
 static bool set_verify(struct options *o, const char *text)
 {
-    o->verify = strcmp(text, "off") == 0 ? LAM_VERIFY_OFF : LAM_VERIFY_FULL;
-    if (o->verify == LAM_VERIFY_OFF || strcmp(text, "full") == 0) return true;
-    usage(o, "--verify: \"%s\" is neither full nor off", text);
+    static const char *const names[] = {[LAM_VERIFY_LAZY] = "lazy", [LAM_VERIFY_FULL] = "full", [LAM_VERIFY_OFF] = "off"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        o->verify = (lam_verify)i;
+        return true;
+    }
+    usage(o, "--verify: \"%s\" is none of lazy, full and off", text);
+    return false;
+}
+
+static bool set_kv(struct options *o, const char *text)
+{
+    static const char *const names[] = {[LAM_KV_FLOAT16] = "f16", [LAM_KV_FLOAT32] = "f32", [LAM_KV_INT8] = "int8"};
+    for (size_t i = LAM_KV_FLOAT16; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        o->kv = (lam_kv)i;
+        return true;
+    }
+    usage(o, "--kv: \"%s\" is none of f16, f32 and int8", text);
     return false;
 }
 
@@ -178,6 +204,7 @@ static bool set_option(struct options *o, const struct option_spec *s, const cha
     case KIND_REAL: return set_real(o, s, value);
     case KIND_ADAPTER: return add_adapter(o, value);
     case KIND_VERIFY: return set_verify(o, value);
+    case KIND_KV: return set_kv(o, value);
     }
     return false;
 }
@@ -249,7 +276,7 @@ bool options_want_json(int argc, char **argv, int first)
 
 bool options_parse(int argc, char **argv, int first, const char *command, const char *const *names, struct options *o)
 {
-    *o = (struct options){.command = command, .verify = LAM_VERIFY_FULL, .rest = argv + first};
+    *o = (struct options){.command = command, .verify = LAM_VERIFY_LAZY, .rest = argv + first};
     o->json = options_want_json(argc, argv, first);
     lam_sampling_default(&o->sampling);
     bool only_rest = false;

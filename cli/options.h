@@ -19,14 +19,15 @@ struct count {
 
 struct options {
     const char *command;   /* its name; NULL before one is known */
-    const char *model, *prompt, *system, *output, *token_ids;
+    const char *model, *prompt, *system, *output, *quantise, *token_ids, *only, *sessions;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapters;
-    struct count tokens, prefill, threads, context, chunk, top_k, seed;
+    struct count tokens, prefill, threads, context, chunk, runs, top_k, seed;
     lam_sampling sampling;
     bool raw, echo, json, tensors, waive, quiet, help;
     bool bare_model;       /* the model was named without -m */
     lam_verify verify;
+    lam_kv kv;
     char **rest;           /* what is no option, borrowed from argv */
     size_t n_rest;
 };

@@ -25,5 +25,7 @@ bool process_folder(char *path, unsigned long room);
 
 /* Peak resident bytes, 0 where the system does not tell. */
 double process_peak_bytes(void);
+/* Resident bytes that lie in no file, 0 where the system does not tell. */
+double process_anonymous_bytes(void);
 
 #endif

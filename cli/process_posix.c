@@ -90,13 +90,17 @@ bool process_folder(char *path, unsigned long room)
     return true;
 }
 
-double process_peak_bytes(void)
+/* A field in KiB of a file of /proc/self. */
+static double proc_bytes(const char *path, const char *field)
 {
-    FILE *f = fopen("/proc/self/status", "r");
+    FILE *f = fopen(path, "r");
     char line[256];
     double kib = 0.0;
     while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, "VmHWM:", 6) == 0) kib = strtod(line + 6, NULL);
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtod(line + strlen(field), NULL);
     if (f) fclose(f);
     return kib * 1024.0;
 }
+
+double process_peak_bytes(void) { return proc_bytes("/proc/self/status", "VmHWM:"); }
+double process_anonymous_bytes(void) { return proc_bytes("/proc/self/smaps_rollup", "Anonymous:"); }

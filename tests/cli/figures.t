@@ -46,14 +46,53 @@ Perplexity.
   lamina: nothing.txt: No such file or directory (LAM_E_NOT_FOUND)
   [1]
 
-  $ lamina bench stories.slm --prefill 16 -n 4 | grep -oE '^(prefill +1 +16|decode +[148] +[0-9]+) '
-  prefill            1       16 
-  decode             1        4 
-  decode             4       16 
-  decode             8       32 
-  $ lamina bench stories.slm --prefill 16 -n 0 --json | grep -E '"(prefill|decode)_tokens"'
-    "prefill_tokens": 16,
-    "decode_tokens": 0,
+  $ lamina bench stories.slm --prefill 16 -n 8 --runs 2 --sessions 2,64 -c 200 > table
+  $ grep -oE '^(prefill|decode|batch|context) +[0-9]+ +[0-9]+ +[0-9]+ ' table
+  prefill               1      16       0 
+  decode                1       8     128 
+  batch                 2       2     128 
+  batch                64       2     128 
+  context               1       2     198 
+  $ grep -oE '^(bandwidth|switch|load|verification|memory)' table
+  bandwidth
+  switch
+  load
+  verification
+  memory
+
+A figure is the median of its runs; the share is the bytes of the tensors over what the bandwidth gives in that time.
+
+  $ lamina import "$DATA/adapters/oz" -m stories.slm -o oz.slm -q
+  $ lamina bench stories.slm -a oz.slm --only adapters,decode,memory -n 8 --runs 3 --json > told.json; python3 -c '
+  > import json, statistics
+  > told = json.load(open("told.json"))
+  > decode, base = told["rates"]
+  > speed = decode["tokens_per_second"]
+  > print(sorted(told))
+  > print([(r["part"], r["adapters"], r["position"]) for r in told["rates"]], len(speed["runs"]))
+  > print(speed["median"] == statistics.median(speed["runs"]), speed["least"] == min(speed["runs"]), speed["most"] == max(speed["runs"]))
+  > print(decode["weight_bytes"] - base["weight_bytes"] == told["adapter_bytes"] > 0)
+  > ratios = [a / b for a, b in zip(speed["runs"], base["tokens_per_second"]["runs"])]
+  > print(all(abs(r / s - 1) < 1e-6 for r, s in zip(ratios, decode["ratio_to_base"]["runs"])))
+  > share = base["weight_bytes"] * base["tokens_per_second"]["median"] / told["bandwidth_bytes_per_second"]["median"]
+  > print(abs(share / base["share_of_bandwidth"] - 1) < 1e-6)'
+  ['adapter_bytes', 'adapters', 'bandwidth_bytes_per_second', 'composition_id', 'isa', 'kv_bytes_per_token', 'kv_format', 'machine', 'memory', 'model', 'rates', 'runs', 'threads', 'weight_bytes']
+  [('decode', True, 128), ('decode', False, 128)] 3
+  True True True
+  True
+  True
+  True
+  $ lamina bench stories.slm --prefill 16 -n 0 --only prefill,decode,batch | grep -cE '^(decode|batch)'
+  0
+  [1]
+  $ lamina bench stories.slm --only decode,all
+  lamina: --only all: bandwidth, prefill, decode, batch, context, adapters, switch, load and memory are possible
+  lamina bench --help tells more.
+  [2]
+  $ lamina bench stories.slm --sessions 1,65
+  lamina: --sessions 1,65: up to 8 numbers from 1 to 64 are possible
+  lamina bench --help tells more.
+  [2]
   $ lamina bench stories.slm --prefill 0
   lamina: --prefill 0: 1 to 1000000 are possible
   lamina bench --help tells more.
@@ -65,3 +104,24 @@ The session in examples/: base, one adapter, two, the base again, and twice the 
   0
   $ "$TESTS/../examples/session.sh" lamina 2>&1 | awk '/^composition/ { sub(/,/, "", $2); if (!($2 in n)) n[$2] = ++k; printf "%d ", n[$2] } END { print "" }'
   1 2 3 1 2 2 
+
+How keys and values are kept is chosen with the composition, and its id tells it.
+
+  $ for k in f16 f32 int8; do lamina logits stories.slm -p "Once upon a time" --kv $k | tail -n 1; done
+  keys and values  f16, 640 bytes a position
+  keys and values  f32, 1280 bytes a position
+  keys and values  i8, 480 bytes a position
+  $ for k in "" "--kv f16" "--kv f32" "--kv int8"; do lamina logits stories.slm -p "Once upon a time" $k -q | grep -o 'composition.*'; done | uniq | wc -l
+  3
+  $ lamina perplexity stories.slm "$DATA/README.md" -c 64 --kv int8 --json -q | grep kv_format
+    "kv_format": "i8",
+  $ lamina run stories.slm --raw -p "Once upon a time" -n 1 --kv int8 --json -q | grep kv_format
+    "kv_format": "i8",
+  $ lamina bench stories.slm --only decode -n 2 --runs 1 --kv int8 --json -q | grep kv_
+    "kv_format": "i8",
+    "kv_bytes_per_token": 480,
+        "kv_bytes": \d+, (re)
+  $ lamina logits stories.slm -p Once --kv q4
+  lamina: --kv: "q4" is none of f16, f32 and int8
+  lamina logits --help tells more.
+  [2]

@@ -142,7 +142,7 @@ Values that are missing, malformed, or out of range; no model is needed to say s
   lamina run --help tells more.
   [2]
   $ lamina run --verify maybe
-  lamina: --verify: "maybe" is neither full nor off
+  lamina: --verify: "maybe" is none of lazy, full and off
   lamina run --help tells more.
   [2]
   $ lamina run -p Hi --token-ids 1

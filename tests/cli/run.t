@@ -43,8 +43,35 @@ A seed gives a text, with any number of threads; the summary stays out of it.
   
   composition sha256:[0-9a-f]{64}, bytes verified (re)
   5 prompt tokens at .*/s, 3 tokens at .*/s: as many as -n allows; \w+, \d+ threads (re)
+  $ for v in lazy full; do lamina run stories.slm --raw -p Once -n 3 --verify $v 2>&1 >/dev/null | grep -o 'bytes verified'; done
+  bytes verified
+  bytes verified
+
+Without verification every output says so.
+
   $ lamina run stories.slm --raw -p Once -n 3 --verify off 2>&1 >/dev/null | grep -o 'bytes unverified'
   bytes unverified
+  $ lamina logits stories.slm -p Once --verify off | grep bytes
+  bytes unverified
+  $ for i in 1 2 3 4 5 6 7 8 9 10; do echo "Once upon a time there was a girl"; done > story.txt
+  $ lamina perplexity stories.slm story.txt -c 16 -q --verify off | grep bytes
+  bytes unverified
+  $ for c in "run stories.slm -p Once -n 1" "logits stories.slm -p Once" "perplexity stories.slm story.txt -c 16"; do lamina $c -q --json --verify off | grep bytes; done
+    "bytes": "unverified",
+    "bytes": "unverified",
+    "bytes": "unverified"
+  $ for c in "run stories.slm -p Once -n 1" "logits stories.slm -p Once" "perplexity stories.slm story.txt -c 16"; do lamina $c -q --json | grep bytes; done
+    "bytes": "verified",
+    "bytes": "verified",
+    "bytes": "verified"
+
+A byte of the weights that is not what it was: nothing is written.
+
+  $ cp stories.slm bad.slm; printf '\125' | dd of=bad.slm bs=1 seek=400000 conv=notrunc status=none
+  $ for v in lazy full; do lamina run bad.slm --raw --echo -p Once -n 3 --verify $v 2>&1 | sed 's/sha256:[0-9a-f]*/HASH/g'; done
+  lamina: bad.slm: piece 0 of 1 \(data bytes 0 to \d+\) has the hash HASH, the file says HASH \(LAM_E_DIGEST\) (re)
+  lamina: bad.slm: piece 0 of 1 \(data bytes 0 to \d+\) has the hash HASH, the file says HASH \(LAM_E_DIGEST\) (re)
+  $ lamina run bad.slm --raw -p Once -n 1 --verify off -q >/dev/null
 
 A model without a template says that it continues the text.
 

@@ -1,0 +1,80 @@
+/* What lamina bench measures. Every run of it does all that was asked for once, so that a machine that slows down
+ * does so for all figures alike; what is told is the median of the runs, with the least and the most. */
+#ifndef LAM_CLI_BENCH_H
+#define LAM_CLI_BENCH_H
+
+#include "open.h"
+#include "progress.h"
+
+#define BENCH_MOST_RUNS 100
+#define BENCH_MOST_SESSIONS 64
+#define BENCH_MOST_RATES 16
+
+/* The parts that --only names. */
+enum bench_part {
+    BENCH_BANDWIDTH = 1, BENCH_PREFILL = 2, BENCH_DECODE = 4, BENCH_BATCH = 8, BENCH_CONTEXT = 16, BENCH_ADAPTERS = 32,
+    BENCH_SWITCH = 64, BENCH_LOAD = 128, BENCH_MEMORY = 256, BENCH_ALL = 511
+};
+const char *bench_part_name(enum bench_part part);
+
+/* A figure, a value a run. */
+struct series {
+    double values[BENCH_MOST_RUNS];
+    size_t n;
+};
+void series_add(struct series *s, double value);
+double series_median(const struct series *s); /* 0 for an empty series */
+double series_least(const struct series *s);
+double series_most(const struct series *s);
+
+/* Tokens through sessions, a feed (prefill) or a pass a token. */
+struct bench_rate {
+    enum bench_part part;
+    size_t composition;              /* 0: the one of the command line, 1: the base alone, to compare with */
+    size_t sessions, tokens, position; /* tokens of each session, the first of them at position */
+    uint64_t weight_bytes, kv_bytes; /* that the pass halfway reads, adapters' operators among the weights */
+    struct series seconds;           /* of all tokens */
+    struct series ratio;             /* of composition 0's speed to composition 1's, in the same run */
+};
+
+struct bench {
+    const struct options *options;
+    struct opened all;
+    unsigned parts;
+    size_t n_runs, n_prefill, n_decode, context;
+    size_t batches[BENCH_MOST_SESSIONS], n_batches;
+
+    lam_composition *compositions[2]; /* [1] is NULL without adapters; owned */
+    lam_session *sessions[2][BENCH_MOST_SESSIONS], *far[2];
+    struct bench_rate rates[BENCH_MOST_RATES];
+    size_t n_rates;
+    uint64_t adapter_bytes;
+
+    struct series bandwidth;          /* bytes a second */
+    lam_composition *other;           /* what the switches go to and come from; owned */
+    lam_session *pair[2];
+    struct series compose, first, steady, difference; /* seconds */
+    struct series ready, first_token, verify;         /* seconds */
+    double anonymous, peak;           /* resident bytes: after load and before any session; before anything is loaded again */
+
+    struct progress progress;
+    uint64_t done, total;             /* tokens */
+};
+
+/* bench_rates.c: what is asked for becomes rates, with sessions; then one run of them. */
+lam_code bench_rates_plan(struct bench *b, lam_error *err);
+lam_code bench_rates_run(struct bench *b, lam_error *err);
+/* Session (new if *session is NULL) with position tokens in its history, the same ones every time. */
+lam_code bench_place(struct bench *b, lam_composition *composition, size_t position, lam_session **session, lam_error *err);
+/* Arbitrary, and the same every time. */
+uint32_t bench_token(const struct bench *b, size_t i);
+
+/* bench_start.c: one run of the switch, and of loading. */
+lam_code bench_switch_run(struct bench *b, lam_error *err);
+lam_code bench_load_run(struct bench *b, lam_error *err);
+
+/* bench_report.c. The exit status. */
+int bench_print_json(const struct bench *b);
+void bench_print_table(const struct bench *b);
+
+#endif
