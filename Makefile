@@ -17,10 +17,13 @@ ALL_CFLAGS = $(NUMERIC) $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -Iinclude -I
 LIBS     = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 
 ARCH    := $(shell uname -m)
-NOT_HERE := %_wasi.c %_portable.c src/base/pool_serial.c
-ifneq ($(ARCH),x86_64)
-NOT_HERE := %_wasi.c src/base/sha256_portable.c src/base/pool_serial.c %_avx2.c %_avx512.c src/kernels/variants_x86.c
-endif
+# What one kind of machine alone has; any other takes the portable list of variants.
+KERNELS_x86_64  := %_avx2.c %_avx2vnni.c %_avx512.c %_x86.c
+KERNELS_aarch64 := %_neon.c %_neondot.c %_arm.c
+KERNELS_wasm    := %_simd128.c %_relaxed.c %_wasm.c
+MACHINE_KERNELS := $(KERNELS_x86_64) $(KERNELS_aarch64) $(KERNELS_wasm)
+NOT_HERE := %_wasi.c src/base/sha256_portable.c src/base/pool_serial.c $(filter-out $(KERNELS_$(ARCH)),$(MACHINE_KERNELS)) \
+            $(if $(KERNELS_$(ARCH)),src/kernels/variants_portable.c)
 
 LIB_SRC := $(filter-out $(NOT_HERE),$(sort $(wildcard src/*/*.c)))
 CLI_SRC := $(filter-out %_wasi.c,$(sort $(wildcard cli/*.c)))
@@ -29,7 +32,7 @@ CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))) \
            $(patsubst fuzz/fuzz_%.c,$(B)/tests/mutate_%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all run test tests test-asan test-tsan deps wasm fuzz mutants bench install uninstall clean
+.PHONY: all run test tests test-asan test-tsan soak deps wasm fuzz mutants bench install uninstall clean
 .SECONDARY:
 
 all: $(B)/lamina $(B)/liblamina.a $(B)/liblamina.so $(B)/examples/hello $(B)/examples/story
@@ -51,8 +54,8 @@ run: deps
 	@$(B)/examples/story $(DEMO)/stories.slm $(DEMO)/shakespeare.slm $(DEMO)/oz.slm
 
 test:
-	@tools/deps.sh --test --wasm
-	@$(MAKE) --no-print-directory $(JOBS) all tests wasm $(B)/wasm/tests/test_invariance.wasm
+	@tools/deps.sh --test --wasm --arm
+	@$(MAKE) --no-print-directory $(JOBS) all tests wasm-programs arm-tests
 	@tools/run_tests.sh $(B) $(TESTS)
 
 tests: $(TESTS)
@@ -69,6 +72,16 @@ test-tsan:
 	@tools/deps.sh --test
 	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/tsan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=thread" LDFLAGS="-fsanitize=thread" all tests
 	@tools/run_tests.sh $(B)/tsan $(TESTS:$(B)/%=$(B)/tsan/%)
+
+# Mixed decode by several callers for SOAK_SECONDS under each of the sanitizers.
+SOAK_SECONDS ?= 1200
+soak:
+	@tools/deps.sh --test
+	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/tsan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=thread" LDFLAGS="-fsanitize=thread" $(B)/tsan/tests/soak
+	@$(MAKE) --no-print-directory $(JOBS) B=$(B)/asan CFLAGS="$(SANITIZE_FLAGS)" EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all" \
+	    LDFLAGS="-fsanitize=address,undefined" $(B)/asan/tests/soak
+	@SOAK_SECONDS=$(SOAK_SECONDS) $(B)/tsan/tests/soak
+	@SOAK_SECONDS=$(SOAK_SECONDS) $(B)/asan/tests/soak
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/lamina
@@ -91,7 +104,9 @@ uninstall:
 
 # One instruction set a file; the flags never reach another file.
 $(B)/src/kernels/%_avx2.o: ISA = -mavx2 -mf16c
+$(B)/src/kernels/%_avx2vnni.o: ISA = -mavx2 -mf16c -mavxvnni
 $(B)/src/kernels/%_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mf16c
+$(B)/src/kernels/%_neondot.o: ISA = -march=armv8.2-a+dotprod
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -120,10 +135,15 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/liblamina.a
 	@echo '  LD  $@'
 	@$(CC) $(LDFLAGS) $(TEST_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
+$(B)/tests/soak: $(B)/tests/soak.o $(B)/tests/support.o $(B)/liblamina.a
+	@echo '  LD  $@'
+	@$(CC) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
+
 # Tests that hold parsers to a memory bound (tests/alloc_meter.h), or take memory away from them.
 $(addprefix $(B)/tests/test_,gguf safetensors slm hostile): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
+include arm/arm.mk
 include fuzz/fuzz.mk
 
 # Each promise broken on purpose, to show that its test notices.

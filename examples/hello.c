@@ -24,7 +24,7 @@ static lam_code write_under(lam_base *base, lam_adapter *adapter, const char *pr
     double weight = 1.0;
     lam_sampling sampling;
     lam_sampling_default(&sampling);
-    lam_code code = lam_compose(base, &adapter, &weight, adapter ? 1 : 0, &composition, err);
+    lam_code code = lam_compose(base, &adapter, &weight, adapter ? 1 : 0, NULL, &composition, err);
     if (code == LAM_OK) code = lam_session_new(composition, 0, &session, err);
     if (code == LAM_OK) code = lam_tokenize(base, prompt, strlen(prompt), LAM_TOKENIZE_SPECIAL, &tokens, &n, err);
     if (code == LAM_OK) code = lam_session_feed(session, tokens, n, NULL, NULL, err);

@@ -43,7 +43,7 @@ static lam_code write_story(const char *title, lam_base *base, lam_adapter *cons
     sampling.seed = 7;
 
     double start = now();
-    lam_code code = lam_compose(base, adapters, weights, n, &composition, err);
+    lam_code code = lam_compose(base, adapters, weights, n, NULL, &composition, err);
     double switched = now() - start;
     if (code == LAM_OK) code = lam_session_new(composition, 0, &session, err);
     if (code == LAM_OK) code = lam_tokenize(base, PROMPT, strlen(PROMPT), LAM_TOKENIZE_SPECIAL, &tokens, &n_prompt, err);

@@ -22,6 +22,7 @@ struct fixture {
     lam_engine *engine;
     lam_base *base;
     lam_adapter *adapters[FIXTURE_ADAPTERS];
+    lam_compose_options compose; /* all zero after fixture_import */
 };
 
 static inline void fixture_write(const char *path, const void *bytes, size_t n)
@@ -109,7 +110,7 @@ static inline lam_composition *fixture_compose(struct fixture *f, const double *
 {
     lam_error err;
     lam_composition *c;
-    assert_ok(lam_compose(f->base, f->adapters, weights, n, &c, &err), err);
+    assert_ok(lam_compose(f->base, f->adapters, weights, n, &f->compose, &c, &err), err);
     return c;
 }
 

@@ -216,6 +216,40 @@ static void write_all(const char *path, const char *text)
 }
 
 /* Until the commit the old file stands; an abort leaves nothing behind. */
+/* Portions of any size beside blocks of any size, and patches between them: the file is what was written. */
+static void test_writer_portions(void **state)
+{
+    (void)state;
+    const size_t size = (size_t)9 << 20;
+    char *folder = test_make_folder(), path[512];
+    uint8_t *want = malloc(size);
+    uint64_t random = 5;
+    lam_error err;
+    struct lam_writer *w;
+    assert_non_null(want);
+    for (size_t i = 0; i < size; i++) want[i] = (uint8_t)test_random(&random);
+    snprintf(path, sizeof path, "%s/portions", folder);
+    assert_ok(lam_writer_open(path, &w, &err), err);
+    for (size_t at = 0, n, part = 0; at < size; at += n, part++) {
+        n = test_random(&random) % (part % 4 == 0 ? (size_t)3 << 20 : 100000);
+        if (n > size - at) n = size - at;
+        assert_ok(lam_writer_write(w, want + at, n, &err), err);
+        assert_int_equal(lam_writer_offset(w), at + n);
+        if (part % 8 != 5) continue;
+        size_t end = at + n, from = test_random(&random) % end, len = end - from < 5000 ? end - from : 5000;
+        for (size_t i = from; i < from + len; i++) want[i] ^= 0x55;
+        assert_ok(lam_writer_patch(w, from, want + from, len, &err), err);
+    }
+    assert_ok(lam_writer_commit(w, &err), err);
+    size_t got_size;
+    uint8_t *got = test_read_file(path, &got_size);
+    assert_int_equal(got_size, size);
+    assert_memory_equal(got, want, size);
+    free(got);
+    free(want);
+    test_remove_folder(folder);
+}
+
 static void test_writer(void **state)
 {
     (void)state;
@@ -340,7 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sha256_vectors), cmocka_unit_test(test_sha256_pieces), cmocka_unit_test(test_alloc),
-        cmocka_unit_test(test_cursor), cmocka_unit_test(test_pool), cmocka_unit_test(test_writer),
+        cmocka_unit_test(test_cursor), cmocka_unit_test(test_pool), cmocka_unit_test(test_writer), cmocka_unit_test(test_writer_portions),
         cmocka_unit_test(test_mapping_changes), cmocka_unit_test(test_mapping_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,11 +18,11 @@ static void assert_refused(lam_base *base, lam_adapter *const *list, const doubl
 {
     lam_composition *c = (void *)&c; /* to be overwritten */
     lam_error err;
-    assert_int_equal(lam_compose(base, list, weights, n, &c, &err), code);
+    assert_int_equal(lam_compose(base, list, weights, n, NULL, &c, &err), code);
     assert_null(c);
     assert_int_equal(err.code, code);
     if (!strstr(err.message, word)) fail_msg("\"%s\" does not say %s", err.message, word);
-    assert_int_equal(lam_compose(base, list, weights, n, &c, NULL), code); /* err is optional */
+    assert_int_equal(lam_compose(base, list, weights, n, NULL, &c, NULL), code); /* err is optional */
 }
 
 static void test_refusals(void **state)
@@ -71,7 +71,7 @@ static void test_bias_conflict(void **state)
     fixture_import(&f, "tests/golden/llama-bias", biased, 2);
     fixture_open(&f, NULL);
     assert_refused(f.base, f.adapters, (double[]){1, 1}, 2, LAM_E_CONFLICT, "bias");
-    assert_ok(lam_compose(f.base, f.adapters, (double[]){1, 0}, 2, &c, &err), err); /* weight 0 replaces nothing */
+    assert_ok(lam_compose(f.base, f.adapters, (double[]){1, 0}, 2, NULL, &c, &err), err); /* weight 0 replaces nothing */
     lam_composition_free(c);
     fixture_close(&f);
     fixture_remove(&f);
@@ -339,12 +339,54 @@ static void test_any_order_of_closing(void **state)
     fixture_remove(&f);
 }
 
+/* The KV format is the caller's choice: part of the id, of every position's bytes and of the logits; the default is one of them. */
+static void test_kv_choice(void **state)
+{
+    (void)state;
+    static const struct { lam_kv kv; const char *name; } all[] = {
+        {LAM_KV_DEFAULT, "f16"}, {LAM_KV_FLOAT16, "f16"}, {LAM_KV_FLOAT32, "f32"}, {LAM_KV_INT8, "i8"}};
+    struct fixture f;
+    lam_error err;
+    lam_base_info info;
+    uint32_t tokens[40];
+    char ids[4][LAM_DIGEST_TEXT], logits[4][LAM_DIGEST_TEXT];
+    fixture_import(&f, GQA "q4_0.gguf", adapters, 0);
+    fixture_open(&f, NULL);
+    lam_base_describe(f.base, &info);
+    fixture_tokens(1, info.n_vocab, tokens, 40);
+    size_t heads = (size_t)info.n_layers * info.n_kv_heads, d = info.head_dim;
+    const size_t bytes[] = {4 * heads * d, 4 * heads * d, 8 * heads * d, heads * ((d + 3) / 4 * 4 + (d + 31) / 32 * 4 + d + 4)};
+    for (size_t i = 0; i < 4; i++) {
+        lam_composition *c;
+        assert_ok(lam_compose(f.base, NULL, NULL, 0, &(lam_compose_options){.kv = all[i].kv}, &c, &err), err);
+        assert_string_equal(lam_composition_kv_format(c), all[i].name);
+        assert_int_equal(lam_composition_kv_bytes(c), bytes[i]);
+        char member[32];
+        snprintf(member, sizeof member, "\"kv_format\":\"%s\"", all[i].name);
+        assert_non_null(strstr(lam_composition_json(c), member));
+        strcpy(ids[i], lam_composition_id(c));
+        fixture_digest(c, tokens, 40, logits[i]);
+        lam_composition_free(c);
+        for (size_t j = 0; j < i; j++) {
+            bool same = strcmp(all[i].name, all[j].name) == 0;
+            assert_int_equal(strcmp(ids[i], ids[j]) == 0, same);
+            assert_int_equal(strcmp(logits[i], logits[j]) == 0, same);
+        }
+    }
+    lam_composition *c = (void *)&c;
+    assert_int_equal(lam_compose(f.base, NULL, NULL, 0, &(lam_compose_options){.kv = (lam_kv)4}, &c, &err), LAM_E_ARGUMENT);
+    assert_null(c);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_bias_conflict), cmocka_unit_test(test_empty_composition_is_the_base),
         cmocka_unit_test(test_adapter_load), cmocka_unit_test(test_non_finite_factor), cmocka_unit_test(test_file_changes),
         cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_any_order_of_closing),
+        cmocka_unit_test(test_kv_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

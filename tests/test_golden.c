@@ -65,7 +65,8 @@ static void run_case(lam_engine *engine, const json_t *c, const json_t *rules)
     snprintf(source, sizeof source, GOLDEN "%s", json_string_value(json_object_get(c, "path")));
     snprintf(want_path, sizeof want_path, GOLDEN "%s", json_string_value(json_object_get(c, "logits")));
     snprintf(base_path, sizeof base_path, "%s/base.slm", folder);
-    assert_ok(lam_import_base(source, base_path, NULL, &err), err);
+    lam_import_options options = {.quantise = json_string_value(json_object_get(c, "quantise"))};
+    assert_ok(lam_import_base(source, base_path, &options, &err), err);
     lam_base *base;
     assert_ok(lam_base_open(engine, base_path, LAM_VERIFY_FULL, &base, &err), err);
 
@@ -73,9 +74,11 @@ static void run_case(lam_engine *engine, const json_t *c, const json_t *rules)
     double weights[8];
     size_t n_adapters = load_adapters(json_object_get(c, "adapters"), base, base_path, folder, adapters, weights);
     lam_composition *composition;
-    assert_ok(lam_compose(base, adapters, weights, n_adapters, &composition, &err), err);
+    const char *kv = json_string_value(json_object_get(c, "kv")); /* "i8", or none: the default */
+    lam_compose_options how = {.kv = kv ? LAM_KV_INT8 : LAM_KV_DEFAULT};
+    assert_ok(lam_compose(base, adapters, weights, n_adapters, &how, &composition, &err), err);
     lam_session *session;
-    assert_ok(lam_session_new(composition, 0, &session, &err), err);
+    assert_ok(lam_session_new(composition, 512, &session, &err), err);
 
     const json_t *list = json_object_get(c, "tokens");
     uint32_t tokens[512];
@@ -93,6 +96,7 @@ static void run_case(lam_engine *engine, const json_t *c, const json_t *rules)
     double relative = m.largest_difference / m.largest, cosine = m.dot / sqrt(m.norm_got * m.norm_want);
     printf("%-34s %-6s max|d|/max|logit| %.2e  cosine %.9f\n", id, rule, relative, cosine);
     const json_t *limit = json_object_get(json_object_get(rules, rule), "max_abs_over_max_logit");
+    if (options.quantise && m.largest_difference > 0.0) fail_msg("%s: logits are not the emulator's, bit for bit", id);
     if (json_is_number(limit) && relative > json_number_value(limit))
         fail_msg("%s: %.3e is above %.1e", id, relative, json_number_value(limit));
     free(want);

@@ -136,7 +136,7 @@ static lam_code run_all(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_
     LAM_TRY(lam_engine_new(&options, &engine, err));
     lam_code code = lam_base_open(engine, f->base_path, LAM_VERIFY_OFF, &base, err);
     if (code == LAM_OK) code = lam_adapter_load(base, f->adapter_paths[0], false, &adapter, err);
-    if (code == LAM_OK) code = lam_compose(base, &adapter, &weight, 1, &c, err);
+    if (code == LAM_OK) code = lam_compose(base, &adapter, &weight, 1, NULL, &c, err);
     if (code == LAM_OK) lam_sha256_update(&hash, lam_composition_id(c), LAM_DIGEST_TEXT - 1);
     if (code == LAM_OK) code = use_session(base, c, &hash, err);
     lam_composition_free(c);

@@ -16,7 +16,7 @@
 #define TILE LAM_TILE_ROWS
 #define MAX_ROWS 35
 
-static const enum lam_dtype quantised[] = {LAM_Q4_0, LAM_Q4_1, LAM_Q5_0, LAM_Q5_1, LAM_Q8_0,
+static const enum lam_dtype quantised[] = {LAM_Q4_0, LAM_Q4_1, LAM_Q5_0, LAM_Q5_1, LAM_Q8_0, LAM_Q4_64,
                                            LAM_Q2_K, LAM_Q3_K, LAM_Q4_K, LAM_Q5_K, LAM_Q6_K};
 #define N_QUANTISED (sizeof quantised / sizeof *quantised)
 
@@ -38,6 +38,19 @@ static uint16_t random_f16(uint64_t *rng)
     return (bits & 0x7c00) == 0x7c00 ? (uint16_t)(bits & ~0x4000) : bits;
 }
 
+/* A finite float32: one of float16's extremes, one of any exponent, or, mostly, one that leaves a product finite. */
+static uint32_t random_f32(uint64_t *rng)
+{
+    uint32_t bits = (uint32_t)test_random(rng);
+    if (below(rng, 4) == 0) {
+        float v = lam_f16_to_f32(random_f16(rng));
+        memcpy(&bits, &v, 4);
+    } else if (below(rng, 1000) != 0) {
+        bits = (bits & 0x807fffff) | below(rng, 127 + 30) << 23;
+    }
+    return (bits & 0x7f800000) == 0x7f800000 ? bits & ~0x40000000u : bits;
+}
+
 /* One block: random bytes, or every byte alike (all zero, all ones, all −128, …), with finite scales; mild: of one exponent, so
  * that in a long sum no block drowns the others. */
 static void fill_block(const struct lam_dtype_info *info, uint64_t *rng, uint8_t *block, bool mild)
@@ -50,9 +63,11 @@ static void fill_block(const struct lam_dtype_info *info, uint64_t *rng, uint8_t
             uint64_t bits = test_random(rng);
             memcpy(block + i, &bits, info->block_bytes - i < 8 ? info->block_bytes - i : 8);
         }
-    for (size_t at = 0; at < info->fields[0].size; at += 2) { /* field 0 of a quantised block: its f16 scales */
-        uint16_t bits = mild ? (uint16_t)((test_random(rng) & 0x83ff) | 0x2c00) : random_f16(rng);
-        memcpy(block + info->fields[0].offset + at, &bits, 2);
+    const struct lam_field *scales = &info->fields[0]; /* of float16, or one float32 */
+    for (size_t at = 0; at < scales->size; at += scales->unit) {
+        uint16_t half = mild ? (uint16_t)((test_random(rng) & 0x83ff) | 0x2c00) : random_f16(rng);
+        uint32_t bits = mild ? (uint32_t)((test_random(rng) & 0x807fffff) | 0x3d800000) : random_f32(rng);
+        memcpy(block + scales->offset + at, scales->unit == 4 ? (void *)&bits : (void *)&half, scales->unit);
     }
 }
 
@@ -165,24 +180,43 @@ static void test_quant_variants(void **state)
     }
 }
 
-/* A million blocks of each type, one or two rows of activations. Most results are finite, or little would be compared. */
+/* Blocks of each type that test_quant_many_blocks compares. A block counts once, whatever number of rows and variants meet it. */
+static size_t n_blocks_wanted(void)
+{
+    const char *given = getenv("LAMINA_KERNEL_BLOCKS");
+    return given ? strtoull(given, NULL, 10) : 300000;
+}
+
+/* Many blocks of each type, with any number of rows and any length; every other product has one row. Most results are finite, or
+ * little would be compared. */
 static void test_quant_many_blocks(void **state)
 {
     (void)state;
-    n_finite = n_results = 0;
     uint64_t rng = 2;
     for (size_t t = 0; t < N_QUANTISED; t++) {
-        size_t block_groups = lam_dtype_info(quantised[t])->block_elements / LAM_GROUP;
-        for (size_t done = 0; done < 1000000; done += 125 * TILE)
-            check_quant(quantised[t], &rng, 1 + done / (125 * TILE) % 2, 125 * block_groups, 0);
+        const struct lam_dtype_info *info = lam_dtype_info(quantised[t]);
+        size_t done = 0, n_products = 0;
+        n_finite = n_results = 0;
+        for (; done < n_blocks_wanted(); n_products++) {
+            size_t n_rows = n_products % 2 ? 1 : 1 + n_products / 2 % MAX_ROWS, blocks = 1 + below(&rng, 100);
+            check_quant(quantised[t], &rng, n_rows, blocks * info->block_elements / LAM_GROUP, below(&rng, 3));
+            done += blocks * TILE;
+        }
+        assert_true(n_finite > n_results / 4 * 3);
+        if (getenv("LAMINA_KERNEL_BLOCKS"))
+            print_message("%s: %zu blocks in %zu products, %zu results equal in every variant\n", info->name, done, n_products, n_results);
     }
-    assert_true(n_finite > n_results / 4 * 3);
 }
 
-/* The float16 scale at offset `at` of every block of a row. */
-static void set_scale(const struct lam_dtype_info *info, uint8_t *row, size_t n_blocks, size_t at, uint16_t bits)
+/* Scale i (of the block's first field) of every block of a row: 1 or 0. */
+static void set_scale(const struct lam_dtype_info *info, uint8_t *row, size_t n_blocks, size_t i, bool one)
 {
-    for (size_t b = 0; b < n_blocks; b++) memcpy(row + b * info->block_bytes + at, &bits, 2);
+    const uint16_t half = one ? 0x3c00 : 0;
+    const float whole = one ? 1.0f : 0.0f;
+    const struct lam_field *scales = &info->fields[0];
+    for (size_t b = 0; b < n_blocks; b++)
+        memcpy(row + b * info->block_bytes + scales->offset + i * scales->unit, scales->unit == 4 ? (const void *)&whole : &half,
+               scales->unit);
 }
 
 /* With scale and minimum 1 and codes in one group alone, the product is an integer below 2^24: exactly Σ weight·code. */
@@ -196,8 +230,8 @@ static void check_integers(enum lam_dtype dtype, uint64_t *rng, bool extreme)
     int32_t half[16] = {0};
     make_tile(dtype, rng, cols, &plain, &tile);
     for (size_t r = 0; r < TILE; r++)
-        for (size_t f = 0; f < info->fields[0].size; f += 2)
-            set_scale(info, plain + r * info->block_bytes, 1, info->fields[0].offset + f, 0x3c00);
+        for (size_t i = 0; i < info->fields[0].size / info->fields[0].unit; i++)
+            set_scale(info, plain + r * info->block_bytes, 1, i, true);
     lam_tile_rows(dtype, cols, plain, TILE, tile);
     for (size_t k = at * LAM_GROUP; k < (at + 1) * LAM_GROUP; k++) {
         q[k] = (int8_t)(extreme ? 127 : (int)below(rng, 255) - 127);
@@ -232,7 +266,6 @@ static void check_sums(enum lam_dtype dtype, uint64_t *rng, size_t n_blocks)
 {
     const struct lam_dtype_info *info = lam_dtype_info(dtype);
     size_t cols = n_blocks * info->block_elements, groups = cols / LAM_GROUP, row_bytes = n_blocks * info->block_bytes;
-    size_t scale_at = info->fields[0].offset;
     struct lam_q8_rows x = quantise_rows(rng, 1, groups);
     uint8_t *plain, *tile, *row = grab(row_bytes);
     float y[TILE], *scaled = grab(cols * sizeof(float)), *minima = grab(cols * sizeof(float));
@@ -242,11 +275,11 @@ static void check_sums(enum lam_dtype dtype, uint64_t *rng, size_t n_blocks)
     for (size_t r = 0; r < TILE; r++) {
         memset(minima, 0, cols * sizeof(float));
         memcpy(row, plain + r * row_bytes, row_bytes);
-        if (info->fields[0].size == 4) {
-            set_scale(info, row, n_blocks, scale_at, 0);
+        if (info->fields[0].size > info->fields[0].unit) {
+            set_scale(info, row, n_blocks, 0, false);
             lam_decode_row(dtype, row, cols, minima);
             memcpy(row, plain + r * row_bytes, row_bytes);
-            set_scale(info, row, n_blocks, scale_at + 2, 0);
+            set_scale(info, row, n_blocks, 1, false);
         }
         lam_decode_row(dtype, row, cols, scaled);
         double sum = 0.0, magnitude = 0.0;
@@ -510,87 +543,259 @@ static void test_gated_variants(void **state)
     free(up);
 }
 
-/* softmax(scale · q·K) V in float64. */
-static void attention64(const struct lam_attention *a, double *out)
-{
-    size_t size = a->kv_dtype == LAM_F32 ? 4 : 2;
-    double total = 0.0;
-    for (size_t i = 0; i < a->d; i++) out[i] = 0.0;
-    for (size_t p = a->first; p <= a->last; p++) {
-        const uint8_t *k = (const uint8_t *)a->k_pages[p / LAM_KV_PAGE] + (p % LAM_KV_PAGE / 16 * 16 * a->d + p % 16) * size;
-        const uint8_t *v = (const uint8_t *)a->v_pages[p / LAM_KV_PAGE] + p % LAM_KV_PAGE * a->d * size;
-        double s = 0.0;
-        for (size_t i = 0; i < a->d; i++) s += (double)a->q[i] * (double)a->scale * decoded(a->kv_dtype, k, i * 16);
-        if (a->softcap != 0.0f) s = (double)a->softcap * tanh(s / (double)a->softcap);
-        total += exp(s);
-        for (size_t i = 0; i < a->d; i++) out[i] += exp(s) * decoded(a->kv_dtype, v, i);
-    }
-    for (size_t i = 0; i < a->d; i++) out[i] /= total;
-}
+static const char *const kv_names[] = {"f16", "f32", "i8"};
 
-/* A page of n elements of magnitude up to unit. */
-static void *make_page(uint64_t *rng, enum lam_dtype kv, size_t n, float unit)
-{
-    void *page = grab(n * 4);
-    for (size_t i = 0; i < n; i++) {
-        float v = test_random_float(rng) * unit;
-        if (kv == LAM_F32)
-            ((float *)page)[i] = v;
-        else
-            ((uint16_t *)page)[i] = lam_f32_to_f16(v);
-    }
-    return page;
-}
+/* Pages of one KV head, filled by the scalar kv_store. */
+struct pages {
+    enum lam_kv_type type;
+    size_t d, n;
+    void **k, **v;
+};
 
-/* K and V in pages of their own, magnitudes up to k_unit and 1. */
-static void check_attention(uint64_t *rng, enum lam_dtype kv, size_t d, size_t first, size_t last, float softcap, float k_unit)
+static struct pages make_pages(uint64_t *rng, enum lam_kv_type type, size_t d, size_t n_positions, float k_unit)
 {
-    size_t pages = last / LAM_KV_PAGE + 1, n = LAM_KV_PAGE * d;
-    void **k = grab(pages * sizeof *k), **v = grab(pages * sizeof *v);
-    float *q = grab(d * 4), *expected = grab(d * 4), *got = grab(d * 4), *scores = grab((last + 256) * 4);
-    double *exact = grab(d * sizeof *exact);
-    for (size_t p = 0; p < pages; p++) {
-        k[p] = make_page(rng, kv, n, k_unit);
-        v[p] = make_page(rng, kv, n, 1.0f);
+    struct pages out = {type, d, (n_positions + LAM_KV_PAGE - 1) / LAM_KV_PAGE, NULL, NULL};
+    float *k = grab(d * 4), *v = grab(d * 4);
+    out.k = grab(out.n * sizeof *out.k);
+    out.v = grab(out.n * sizeof *out.v);
+    for (size_t p = 0; p < out.n; p++) { /* what nobody stored is NaN or -1 */
+        out.k[p] = grab(lam_kv_k_bytes(type, d));
+        out.v[p] = grab(lam_kv_v_bytes(type, d));
+        memset(out.k[p], 0xff, lam_kv_k_bytes(type, d));
+        memset(out.v[p], 0xff, lam_kv_v_bytes(type, d));
     }
-    for (size_t i = 0; i < d; i++) q[i] = test_random_float(rng);
-    struct lam_attention a = {q, kv, (const void *const *)k, (const void *const *)v, d, first, last,
-                              1.0f / sqrtf((float)d), softcap, scores, expected};
-    lam_attention_scalar(&a);
-    attention64(&a, exact);
-    /* Scores are below sqrt(d)·k_unit and meet d + 3 roundings; a weight's relative error is twice a score's absolute one. */
-    double bound = 2.0 * (double)(d + 3) * 0x1p-24 * sqrt((double)d) * (double)k_unit + (double)(last - first + 20) * 0x1p-23;
-    for (size_t i = 0; i < d; i++) assert_true(fabs((double)expected[i] - exact[i]) <= bound);
-    a.out = got;
-    for (size_t i = 1; i < lam_n_variants; i++) {
-        if (!lam_variants[i].supported()) continue;
-        memset(scores, 0x7f, (last + 256) * 4);
-        lam_variants[i].kernels->attention(&a);
-        assert_same("attention", lam_variants[i].kernels->name, "", first, last, expected, got, d);
-    }
-    for (size_t p = 0; p < pages; p++) {
-        free(k[p]);
-        free(v[p]);
+    for (size_t p = 0; p < n_positions; p++) {
+        float v_unit = below(rng, 8) ? 1.0f : ldexpf(1.0f, -(int)below(rng, 130));
+        for (size_t i = 0; i < d; i++) {
+            k[i] = test_random_float(rng) * k_unit;
+            v[i] = test_random_float(rng) * v_unit;
+        }
+        assert_true(lam_kv_store_scalar(type, d, k, v, p % LAM_KV_PAGE, out.k[p / LAM_KV_PAGE], out.v[p / LAM_KV_PAGE]));
     }
     free(k);
     free(v);
+    return out;
+}
+
+static void free_pages(struct pages *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        free(p->k[i]);
+        free(p->v[i]);
+    }
+    free(p->k);
+    free(p->v);
+}
+
+static double half_or_float(enum lam_kv_type type, const void *part, size_t i)
+{
+    return type == LAM_KV_F32 ? (double)((const float *)part)[i] : (double)lam_f16_to_f32(((const uint16_t *)part)[i]);
+}
+
+static double stored_k(const struct pages *pages, size_t position, size_t i)
+{
+    size_t d = pages->d, d4 = (d + 3) / 4 * 4, in = position % LAM_KV_PAGE, tile = in / 16, lane = in % 16;
+    const void *part = pages->k[position / LAM_KV_PAGE];
+    if (pages->type != LAM_KV_I8) return half_or_float(pages->type, part, tile * 16 * d + i * 16 + lane);
+    const float *scale = (const float *)(const void *)((const char *)part + LAM_KV_PAGE * d4);
+    return (double)((const int8_t *)part)[tile * 16 * d4 + i / 4 * 64 + lane * 4 + i % 4] *
+           (double)scale[(tile * ((d + 31) / 32) + i / 32) * 16 + lane];
+}
+
+static double stored_v(const struct pages *pages, size_t position, size_t i)
+{
+    size_t d = pages->d, in = position % LAM_KV_PAGE;
+    const void *part = pages->v[position / LAM_KV_PAGE];
+    if (pages->type != LAM_KV_I8) return half_or_float(pages->type, part, in * d + i);
+    const float *scale = (const float *)(const void *)((const char *)part + LAM_KV_PAGE * d);
+    return (double)((const int8_t *)part)[in / 2 * 2 * d + i * 2 + in % 2] * (double)scale[in];
+}
+
+/* softmax(scale · q·K) V of one query in float64 on what is stored, and how far from it nc1 may be: a score meets d + 3 roundings, with
+ * I8 also half a step of q's codes for every dimension; a weight's relative error is twice a score's absolute one; with I8 each page's
+ * weight is rounded to 1/32767 of the page's largest term. */
+static void check_query(const struct lam_attention *a, const struct pages *pages, const struct lam_query *query)
+{
+    size_t d = a->d, n = query->last - query->first + 1;
+    double *s = grab(n * sizeof *s), total = 0.0, out[512] = {0}, error = 0.0, largest_v = 0.0, top = -1e300;
+    for (size_t p = 0; p < n; p++) {
+        double sum = 0.0, magnitude = 0.0, steps = 0.0;
+        for (size_t i = 0; i < d; i++) {
+            double k = stored_k(pages, query->first + p, i), amax = 0.0;
+            sum += (double)query->q[i] * (double)a->scale * k;
+            magnitude += fabs((double)query->q[i] * (double)a->scale * k);
+            for (size_t j = i / 32 * 32; a->kv == LAM_KV_I8 && j < d && j < i / 32 * 32 + 32; j++)
+                amax = fmax(amax, fabs((double)query->q[j] * (double)a->scale));
+            steps += amax / 254.0 * fabs(k);
+        }
+        s[p] = a->softcap != 0.0f ? (double)a->softcap * tanh(sum / (double)a->softcap) : sum;
+        error = fmax(error, steps + (double)(d + 3) * 0x1p-24 * magnitude);
+        top = fmax(top, s[p]);
+    }
+    for (size_t p = 0; p < n; p++) {
+        double w = exp(s[p] - top);
+        total += w;
+        for (size_t i = 0; i < d; i++) {
+            double v = stored_v(pages, query->first + p, i);
+            largest_v = fmax(largest_v, fabs(v));
+            out[i] += w * v;
+        }
+    }
+    double bound = largest_v * (exp(2.0 * error) - 1.0 + (double)(n + 20) * 0x1p-23 + exp(-64.0) * (double)n);
+    if (a->kv == LAM_KV_I8) bound += largest_v * 1.01 * (double)n / 65534.0;
+    for (size_t i = 0; i < d; i++)
+        if (!(fabs((double)query->out[i] - out[i] / total) <= bound + 1e-24))
+            fail_msg("attention %s d %zu: %a, float64 %a, bound %g", kv_names[a->kv], d, (double)query->out[i], out[i] / total, bound);
+    free(s);
+}
+
+/* n queries over one KV head: the scalar definition against float64; every variant against it, all queries at once and each alone. */
+static void check_attention(uint64_t *rng, enum lam_kv_type kv, size_t d, size_t n, size_t last, bool window, float softcap, float k_unit)
+{
+    struct pages pages = make_pages(rng, kv, d, last + 1, k_unit);
+    float *q = grab(n * d * 4), *expected = grab(n * d * 4), *got = grab(n * d * 4);
+    size_t stride = last + 256, size = n * stride * 4;
+    struct lam_attention a = {.kv = kv, .k_pages = (const void *const *)pages.k, .v_pages = (const void *const *)pages.v, .d = d,
+                              .scale = 1.0f / sqrtf((float)d), .softcap = softcap, .n = n, .scores = grab(size),
+                              .scores_stride = stride};
+    for (size_t i = 0; i < n * d; i++) q[i] = test_random_float(rng);
+    for (size_t i = 0; i < n; i++) {
+        size_t end = i == 0 ? last : below(rng, (uint32_t)last + 1);
+        if (below(rng, 2)) end = last - (end < 8 && end < last ? end : 0); /* as rows of one prompt */
+        a.query[i] = (struct lam_query){q + i * d, window ? below(rng, (uint32_t)end + 1) : 0, end, expected + i * d};
+    }
+    lam_attention_scalar(&a);
+    for (size_t i = 0; i < n; i++) check_query(&a, &pages, &a.query[i]);
+    for (size_t i = 0; i < n; i++) a.query[i].out = got + i * d;
+    for (size_t v = 0; v < lam_n_variants; v++) {
+        const struct lam_kernels *kernels = lam_variants[v].kernels;
+        if (!lam_variants[v].supported()) continue;
+        memset(a.scores, 0x7f, size);
+        kernels->attention(&a);
+        assert_same("attention", kernels->name, kv_names[kv], n, d, expected, got, n * d);
+        for (size_t i = 0; i < n; i++) {
+            struct lam_attention one = a;
+            one.n = 1;
+            one.query[0] = a.query[i];
+            memset(got + i * d, 0x7f, d * 4);
+            kernels->attention(&one);
+        }
+        assert_same("attention alone", kernels->name, kv_names[kv], n, d, expected, got, n * d);
+    }
+    free_pages(&pages);
+    free(a.scores);
     free(q);
     free(expected);
     free(got);
-    free(scores);
-    free(exact);
 }
 
 static void test_attention_variants(void **state)
 {
     (void)state;
-    static const size_t dims[] = {2, 6, 16, 30, 64, 72, 80, 96, 128, 136, 200, 256, 512};
+    static const size_t dims[] = {1, 2, 6, 7, 16, 30, 33, 64, 72, 80, 96, 127, 128, 136, 200, 256, 512};
     uint64_t rng = 10;
     for (size_t t = 0; t < sizeof dims / sizeof *dims; t++)
         for (int i = 0; i < 24; i++) {
-            size_t last = below(&rng, i % 4 ? 90 : 800), first = i % 3 ? 0 : below(&rng, (uint32_t)last + 1);
-            check_attention(&rng, i / 2 % 2 ? LAM_F32 : LAM_F16, dims[t], first, last, i % 5 == 4 ? 5.0f : 0.0f, i % 2 ? 1.0f : 60.0f);
+            size_t last = below(&rng, i % 4 ? 90 : 800), n = 1 + below(&rng, LAM_ATTENTION_QUERIES);
+            check_attention(&rng, (enum lam_kv_type)(i % 3), dims[t], n, last, i / 3 % 2, i % 5 == 4 ? 5.0f : 0.0f, i / 6 % 2 ? 1.0f : 60.0f);
         }
+}
+
+/* A query that is not finite gives no number, and harms no other of the call. */
+static void test_attention_not_finite(void **state)
+{
+    (void)state;
+    uint64_t rng = 12;
+    float q[2][40], out[2][40], alone[40], scores[2 * 512];
+    for (int kv = 0; kv < 3; kv++) {
+        struct pages pages = make_pages(&rng, (enum lam_kv_type)kv, 40, 50, 1.0f);
+        for (size_t i = 0; i < 80; i++) q[i / 40][i % 40] = test_random_float(&rng);
+        q[0][37] = INFINITY;
+        struct lam_attention a = {.kv = (enum lam_kv_type)kv, .k_pages = (const void *const *)pages.k,
+                                  .v_pages = (const void *const *)pages.v, .d = 40, .scale = 1.0f, .n = 1,
+                                  .query = {{q[1], 0, 49, alone}}, .scores = scores, .scores_stride = 512};
+        lam_attention_scalar(&a);
+        for (size_t v = 0; v < lam_n_variants; v++) {
+            if (!lam_variants[v].supported()) continue;
+            a.n = 2;
+            a.query[0] = (struct lam_query){q[0], 0, 49, out[0]};
+            a.query[1] = (struct lam_query){q[1], 0, 49, out[1]};
+            lam_variants[v].kernels->attention(&a);
+            assert_true(isnan(out[0][0]));
+            assert_memory_equal(out[1], alone, sizeof alone);
+        }
+        free_pages(&pages);
+    }
+}
+
+/* Every variant stores the scalar definition's bytes; one value in some rows is out of range, and then zeros are stored. */
+static void check_store(uint64_t *rng, enum lam_kv_type type, size_t d)
+{
+    size_t k_bytes = lam_kv_k_bytes(type, d), v_bytes = lam_kv_v_bytes(type, d), at = below(rng, LAM_KV_PAGE);
+    uint8_t *want[2] = {grab(k_bytes), grab(v_bytes)}, *got[2] = {grab(k_bytes), grab(v_bytes)};
+    float *x[2] = {grab(d * 4), grab(d * 4)};
+    static const float ends[] = {65519.9f, 65520.0f, -65520.0f, 3e38f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0.0f, 0x1p-25f, 0x1.8p-24f};
+    for (int part = 0; part < 2; part++) {
+        int exponent = below(rng, 6) ? (int)below(rng, 30) - 15 : -(int)below(rng, 140);
+        for (size_t i = 0; i < d; i++) x[part][i] = ldexpf(test_random_float(rng), exponent - (int)below(rng, 4));
+        if (below(rng, 3) == 0) x[part][below(rng, (uint32_t)d)] = ends[below(rng, sizeof ends / sizeof *ends)];
+    }
+    bool fits = true;
+    for (size_t i = 0; i < 2 * d; i++) {
+        float v = x[i / d][i % d];
+        fits &= isfinite(v) && (type != LAM_KV_F16 || (lam_f32_to_f16(v) & 0x7c00) != 0x7c00);
+    }
+    memset(want[0], 0x55, k_bytes);
+    memset(want[1], 0x55, v_bytes);
+    assert_int_equal(lam_kv_store_scalar(type, d, x[0], x[1], at, want[0], want[1]), fits);
+    for (size_t v = 1; v < lam_n_variants; v++) {
+        if (!lam_variants[v].supported()) continue;
+        memset(got[0], 0x55, k_bytes);
+        memset(got[1], 0x55, v_bytes);
+        assert_int_equal(lam_variants[v].kernels->kv_store(type, d, x[0], x[1], at, got[0], got[1]), fits);
+        if (memcmp(want[0], got[0], k_bytes) || memcmp(want[1], got[1], v_bytes))
+            fail_msg("kv_store %s %s d %zu position %zu", lam_variants[v].kernels->name, kv_names[type], d, at);
+    }
+    struct pages pages = {type, d, 1, (void **)want, (void **)want + 1};
+    for (size_t i = 0; i < d; i++) {
+        double k = fits ? (double)x[0][i] : 0.0, step = 0.0;
+        for (size_t j = i / 32 * 32; j < d && j < i / 32 * 32 + 32; j++) step = fmax(step, fabs((double)x[0][j]));
+        step = type == LAM_KV_I8 ? step / 253.9 : type == LAM_KV_F16 ? fabs(k) * 0x1p-11 + 0x1p-25 : 0.0;
+        if (!(fabs(stored_k(&pages, at, i) - k) <= (fits ? step + 0x1p-100 : 0.0)))
+            fail_msg("kv_store %s d %zu: %a is stored as %a", kv_names[type], d, k, stored_k(&pages, at, i));
+    }
+    for (int part = 0; part < 2; part++) {
+        free(want[part]);
+        free(got[part]);
+        free(x[part]);
+    }
+}
+
+static void test_store_variants(void **state)
+{
+    (void)state;
+    uint64_t rng = 11;
+    for (size_t d = 1; d <= 512; d += d < 140 ? 1 : 31)
+        for (int i = 0; i < 30; i++) check_store(&rng, (enum lam_kv_type)(i % 3), d);
+}
+
+static void test_rotate_variants(void **state)
+{
+    (void)state;
+    uint64_t rng = 13;
+    float x[2][512], angle[2][256];
+    for (size_t n = 1; n <= 256; n++)
+        for (int interleaved = 0; interleaved < 2; interleaved++)
+            for (size_t v = 1; v < lam_n_variants; v++) {
+                if (!lam_variants[v].supported()) continue;
+                for (size_t i = 0; i < 512; i++) {
+                    x[0][i] = x[1][i] = test_random_float(&rng);
+                    angle[i / 256][i % 256] = test_random_float(&rng);
+                }
+                lam_rotate_scalar(x[0], n, angle[0], angle[1], interleaved);
+                lam_variants[v].kernels->rotate(x[1], n, angle[0], angle[1], interleaved);
+                assert_same("rotate", lam_variants[v].kernels->name, interleaved ? "interleaved" : "halves", 1, n, x[0], x[1], 512);
+            }
 }
 
 static void test_variants_supported(void **state)
@@ -610,7 +815,8 @@ int main(void)
         cmocka_unit_test(test_quant_sums),         cmocka_unit_test(test_float_variants),
         cmocka_unit_test(test_q14_variants),       cmocka_unit_test(test_quantise_variants),
         cmocka_unit_test(test_rms_norm_variants),  cmocka_unit_test(test_gated_variants),
-        cmocka_unit_test(test_attention_variants),
+        cmocka_unit_test(test_attention_variants), cmocka_unit_test(test_attention_not_finite),
+        cmocka_unit_test(test_store_variants),     cmocka_unit_test(test_rotate_variants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void digest_of(struct fixture *f, const struct active *a, const uint32_t 
         adapters[i] = f->adapters[a->adapter[i]];
         weights[i] = weight_choices[a->choice[i]];
     }
-    assert_ok(lam_compose(f->base, adapters, weights, a->n, &c, &err), err);
+    assert_ok(lam_compose(f->base, adapters, weights, a->n, NULL, &c, &err), err);
     fixture_digest(c, tokens, N_PROMPT, out);
     lam_composition_free(c);
 }

@@ -169,30 +169,60 @@ def up(value, multiple):
     return -(-value // multiple) * multiple
 
 
+def residual_bytes(rows, cols, values):
+    """values: (row, column, value), sorted."""
+    starts = [sum(v[0] < r for v in values) for r in range(rows + 1)]
+    assert cols <= 65536
+    return (struct.pack(f"<{rows + 1}I", *starts) + struct.pack(f"<{len(values)}H", *(v[1] for v in values))
+            + struct.pack(f"<{len(values)}e", *(v[2] for v in values)))
+
+
 def make_slm():
-    """Tensor i's bytes are (i * 37 + position) mod 251."""
-    # name, dtype number, dims, layout, bytes, layer, role: in execution order
-    plan = [
+    # name, dtype number, dims, layout, bytes, layer, role, residual: in execution order
+    write_slm("python.slm", [
         ("token_embd.weight", 1, (8, 20), 1, 2 * 16 * 8 * 2, 0xFFFF, 1),
         ("blk.0.attn_norm.weight", 0, (8,), 0, 32, 0, 7),
         ("blk.0.attn_q.weight", 8, (32, 3), 1, up(16 * 34, 64), 0, 3),
         ("blk.1.attn_norm.weight", 0, (7,), 0, 28, 1, 7),
         ("output_norm.weight", 30, (3,), 0, 6, 0xFFFF, 9),
-    ]
+    ])
+    write_slm("residual.slm", [
+        ("token_embd.weight", 1, (8, 20), 1, 2 * 16 * 8 * 2, 0, 1, [(0, 0, 1.5), (0, 7, -0.25), (19, 3, 65504.0)]),
+        ("blk.0.attn_q.weight", 128, (64, 3), 1, up(16 * 36, 64), 0, 3,
+         [(0, 5, 0.5), (0, 6, -0.5), (0, 63, 2.0 ** -24), (2, 0, 3.0), (2, 1, -4.0)]),
+        ("blk.0.attn_k.weight", 128, (64, 2), 1, up(16 * 36, 64), 0, 4),
+        ("output_norm.weight", 30, (3,), 0, 6, 0, 9),
+    ])
+
+
+def write_slm(file, plan):
+    """Tensor i's bytes are (i * 37 + position) mod 251."""
     data, places = b"", []
-    for i, (_, _, _, _, size, layer, _) in enumerate(plan):
+    for i, (_, _, _, _, size, layer, *_) in enumerate(plan):
         same = i > 0 and plan[i - 1][5] == layer
         data += bytes(up(len(data), 64 if same else 65536) - len(data))
         places.append(len(data))
         data += bytes((i * 37 + j) % 251 for j in range(size))
     data += bytes(up(len(data), 64) - len(data))
+    residuals_at, table, numbers = len(data), b"", {}
+    sparse = [(i, residual_bytes(plan[i][2][1], plan[i][2][0], plan[i][7])) for i in range(len(plan)) if len(plan[i]) > 7]
+    end = residuals_at + 16 * len(sparse)
+    behind = b""
+    for i, part in sparse:
+        numbers[i] = len(numbers) + 1
+        place = up(end, 64)
+        table += struct.pack("<QII", place, len(plan[i][7]), 0)
+        behind += bytes(place - end) + part
+        end = place + len(part)
+    data += table + behind
+    data += bytes(up(len(data), 64) - len(data))
 
     entries, names = b"", b""
     for i in sorted(range(len(plan)), key=lambda i: plan[i][0].encode()):
-        name, dtype, dims, layout, size, layer, role = plan[i]
+        name, dtype, dims, layout, size, layer, role = plan[i][:7]
         padded = tuple(dims) + (1,) * (4 - len(dims))
         entries += struct.pack("<IHBB4IQQHHIII8x", len(names), len(name), dtype, len(dims), *padded, places[i], size,
-                               layout, layer, 0, role, 0)
+                               layout, layer, numbers.get(i, 0), role, 0)
         names += name.encode()
 
     text = '{"architecture":"test","n":[1,0.5,"\u20ac"]}'.encode()
@@ -205,8 +235,8 @@ def make_slm():
     directory_at = up(vocabulary_at + len(vocabulary), 64)
     data_at = up(directory_at + len(entries) + len(names), 65536)
     size = data_at + len(data)
-    head = bytearray(struct.pack("<4sHBBIIIIQQQQQQQQ32sII", b"SLM0", 0, 0, 22, 1, len(plan), 0, len(text), metadata_at, len(packed),
-                                 directory_at, data_at, len(data), 0, 128, size, bytes(32), len(vocabulary), 0))
+    head = bytearray(struct.pack("<4sHBBIIIIQQQQQQQQ32sII", b"SLM0", 0, 0, 22, 1, len(plan), len(sparse), len(text), metadata_at, len(packed),
+                                 directory_at, data_at, len(data), data_at + residuals_at if sparse else 0, 128, size, bytes(32), len(vocabulary), 0))
     inner = hashlib.sha256(b"\0" + bytes(head) + packed + vocabulary + entries + names).digest()
     head[88:120] = hashlib.sha256(b"\1" + inner + root(leaves)).digest()
     head[124:128] = struct.pack("<I", crc32c(head[:124]))
@@ -214,7 +244,7 @@ def make_slm():
     for at, part in ((0, head), (128, b"".join(leaves)), (metadata_at, packed), (vocabulary_at, vocabulary),
                      (directory_at, entries + names), (data_at, data)):
         out[at:at + len(part)] = part
-    put("python.slm", bytes(out))
+    put(file, bytes(out))
 
 
 if __name__ == "__main__":

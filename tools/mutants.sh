@@ -20,7 +20,7 @@ fresh_tree()
 {
     rm -rf "$tree"
     mkdir -p "$tree/build/tests"
-    cp -a src include cli wasm fuzz examples Makefile "$tree/"
+    cp -a src include cli wasm arm fuzz examples Makefile "$tree/"
     mkdir "$tree/tests"
     cp -a tests/*.c tests/*.h "$tree/tests/"
     ln -s "$root/data" "$root/tools" "$tree/"

@@ -54,6 +54,9 @@ case $build in
     one layers python3 tools/check_layers.py
     one docs python3 tools/check_docs.py "$build"
     one no-fma tools/check_fma.sh "$build/liblamina.a"
+    one no-fma-arm env OBJDUMP=aarch64-linux-gnu-objdump tools/check_fma.sh "$build/arm/liblamina.a"
+    one arm tests/arm.sh "$build"
+    one wasm-kernels tests/wasm_kernels.sh "$build"
     one wasm-digests tests/wasm_digests.sh "$build"
     one command-line tests/cli.sh "$build"
     one install tests/install.sh "$build"

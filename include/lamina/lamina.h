@@ -39,23 +39,26 @@ LAM_API const char *lam_version(void);
 /* ---- engine ---- */
 
 typedef struct lam_engine_options {
-    unsigned threads;   /* 0: as many as the process may use */
-    const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512" */
+    unsigned threads;   /* 0: one for each core that the process may use, of one NUMA node, within its CPU quota */
+    const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512", "neon", … */
     size_t max_rows;    /* rows of one forward pass, 65536 at most; 0: 64. Results don't depend on it */
 } lam_engine_options;
 
 /* options may be NULL. LAM_E_ISA, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam_error *err);
 LAM_API void lam_engine_free(lam_engine *engine);
-/* The instruction set in use, and the number of threads. */
+/* The instruction set in use, the processors that were found ("2 processors, 2 cores, 1 NUMA node"), and the number of threads. */
 LAM_API const char *lam_engine_isa(const lam_engine *engine);
+LAM_API const char *lam_engine_machine(const lam_engine *engine);
 LAM_API unsigned lam_engine_threads(const lam_engine *engine);
 
 /* ---- base ---- */
 
+/* When the weights are hashed, in pieces of 4 MiB, against the file's Merkle tree. */
 typedef enum lam_verify {
-    LAM_VERIFY_FULL, /* hash every piece of the weights against the file's Merkle tree now */
-    LAM_VERIFY_OFF   /* trust the bytes */
+    LAM_VERIFY_LAZY = 0, /* each piece before the first call that computes with it, which fails with LAM_E_DIGEST if it differs */
+    LAM_VERIFY_FULL = 1, /* all, when the base is opened */
+    LAM_VERIFY_OFF = 2   /* never: trust the bytes */
 } lam_verify;
 
 /* Opens a base .slm. Errors: those of the file (LAM_E_MAGIC … LAM_E_DIGEST), of the model (LAM_E_ARCHITECTURE … LAM_E_DTYPE),
@@ -76,8 +79,14 @@ typedef struct lam_base_info {
 LAM_API void lam_base_describe(const lam_base *base, lam_base_info *out);
 
 /* Hashes all weight bytes as they are mapped now; LAM_E_DIGEST if they differ from the tree, LAM_E_CHANGED if the file was
- * truncated or replaced. out (may be NULL) gets the root. */
+ * truncated or replaced. out (may be NULL) gets the root. Unless the base was opened with LAM_VERIFY_OFF, a piece that differs now
+ * ends what depends on it. */
 LAM_API lam_code lam_base_verify(lam_base *base, char out[LAM_DIGEST_TEXT], lam_error *err);
+
+/* Reads the base's weights once with all threads of its engine and does nothing with them: the rate that this memory gives, which
+ * decoding cannot exceed. From the caches where the weights fit them, as in decoding. One pass: callers take the best of several.
+ * LAM_E_CHANGED. */
+LAM_API lam_code lam_base_read_bandwidth(lam_base *base, double *bytes_per_second, lam_error *err);
 
 /* ---- adapters and compositions ---- */
 
@@ -96,17 +105,34 @@ typedef struct lam_adapter_info {
 } lam_adapter_info;
 LAM_API void lam_adapter_describe(const lam_adapter *adapter, lam_adapter_info *out);
 
+/* How a session's keys and values are kept. int8 takes about half of float16's memory and time of attention, and is less accurate
+ * (docs/decisions/2026-11-30-int8-kv.md). The choice is part of composition_id. */
+typedef enum lam_kv_choice {
+    LAM_KV_DEFAULT = 0, /* float16, or float32 if all matrices of the base are of float types */
+    LAM_KV_FLOAT16 = 1,
+    LAM_KV_FLOAT32 = 2,
+    LAM_KV_INT8 = 3
+} lam_kv;
+
+typedef struct lam_compose_options {
+    lam_kv kv;
+} lam_compose_options;
+
 /* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's
  * scale as float32; 0 leaves the base's bits).
  * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two replace
- * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0. */
+ * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_DIGEST as lam_session_feed where an adapter replaces
+ * a bias, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0; options may be NULL. */
 LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
-                             lam_composition **out, lam_error *err);
+                             const lam_compose_options *options, lam_composition **out, lam_error *err);
 LAM_API void lam_composition_free(lam_composition *composition);
 /* "sha256:…", borrowed. */
 LAM_API const char *lam_composition_id(const lam_composition *composition);
 /* The canonical JSON that composition_id is the SHA-256 of; borrowed. */
 LAM_API const char *lam_composition_json(const lam_composition *composition);
+/* How its sessions keep keys and values, as in the JSON: "f16", "f32" or "i8"; and the bytes that a position takes. */
+LAM_API const char *lam_composition_kv_format(const lam_composition *composition);
+LAM_API size_t lam_composition_kv_bytes(const lam_composition *composition);
 
 /* ---- text ---- */
 
@@ -152,17 +178,21 @@ typedef bool (*lam_logits_fn)(void *context, size_t position, const float *logit
 
 /* Appends tokens[n] to the history. each (may be NULL) gets the logits of every new position in order; the last ones are
  * kept for lam_session_logits. On failure the history is as long as before. LAM_E_CONTEXT if it does not fit, LAM_E_TOKEN,
- * LAM_E_ACTIVATION if an activation left the finite range, LAM_E_CANCELLED, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
+ * LAM_E_ACTIVATION if an activation left the finite range, LAM_E_CANCELLED, LAM_E_CHANGED, LAM_E_NO_MEMORY, LAM_E_DIGEST if
+ * bytes of the base that it depends on are not those of its tree (LAM_VERIFY_LAZY). */
 LAM_API lam_code lam_session_feed(lam_session *session, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context,
                                   lam_error *err);
 /* One token for each of sessions[n] (distinct, of one base) in one forward pass. Results are those of n separate calls.
  * LAM_E_ACTIVATION: those sessions whose activations left the finite range are as long as before, the others have their token.
  * After every other failure all are as before: LAM_E_WRONG_BASE, LAM_E_DUPLICATE, LAM_E_LIMIT (more sessions than max_rows),
- * LAM_E_CONTEXT, LAM_E_TOKEN, LAM_E_CHANGED, LAM_E_NO_MEMORY. */
+ * LAM_E_CONTEXT, LAM_E_TOKEN, LAM_E_CHANGED, LAM_E_DIGEST, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[], size_t n, lam_error *err);
 /* Logits after the last token fed, [n_vocab], borrowed until the next call; NULL for an empty history and after
  * lam_session_truncate made it shorter, until something is fed. */
 LAM_API const float *lam_session_logits(const lam_session *session);
+/* Bytes that a pass with the next token reads: *weights, of all matrices (an embedding that is not the output matrix too gives but
+ * a row and is not counted), once however many sessions step together; *kv, of this history. */
+LAM_API void lam_session_next_bytes(const lam_session *session, uint64_t *weights, uint64_t *kv);
 /* Shortens the history to length tokens. */
 LAM_API lam_code lam_session_truncate(lam_session *session, size_t length, lam_error *err);
 
@@ -206,6 +236,10 @@ typedef struct lam_import_options {
     lam_progress_fn progress; /* may be NULL */
     void *progress_context;
     uint64_t max_bytes;       /* of the file to write; 0: no limit. Above: LAM_E_LIMIT before anything is written */
+    const char *quantise;     /* of lam_import_base. NULL: weights stay as they are. "q4_64": float matrices whose rows are a multiple
+                               * of 64 long are encoded. "q4_64:outliers=0.005": a float16 residual for that share of each such
+                               * matrix, where the error is largest (0.05 at most). ",keep=embedding", ",keep=output": leave it
+                               * as it is. LAM_E_ARGUMENT if malformed, LAM_E_DTYPE if a weight is quantised already */
 } lam_import_options;
 
 /* A GGUF file (split ones too) or a Hugging Face folder → out_path, a base .slm. options may be NULL. */

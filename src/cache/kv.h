@@ -1,5 +1,5 @@
 /* The KV cache of one token history: pages of 256 positions, every layer and KV head in each.
- * K lies in tiles of 16 positions [d][16], V as [256][d] (kernels.h, lam_attention). */
+ * How K and V lie in a page is the kernels' matter (kernels.h, enum lam_kv_type), and so is storing into it. */
 #ifndef LAM_CACHE_KV_H
 #define LAM_CACHE_KV_H
 
@@ -7,14 +7,14 @@
 #include "kernels/kernels.h"
 
 struct lam_kv {
-    enum lam_dtype dtype;       /* LAM_F16 or LAM_F32 */
+    enum lam_kv_type type;
     uint32_t n_layers, n_heads, head_dim;
     void **pages;               /* [n_pages], owned */
     size_t n_pages, max_pages;
 };
 
 /* max_positions bounds the history; nothing is allocated for it yet besides the page table. */
-lam_code lam_kv_init(struct lam_kv *kv, enum lam_dtype dtype, uint32_t n_layers, uint32_t n_heads, uint32_t head_dim,
+lam_code lam_kv_init(struct lam_kv *kv, enum lam_kv_type type, uint32_t n_layers, uint32_t n_heads, uint32_t head_dim,
                      size_t max_positions, lam_error *err);
 void lam_kv_release(struct lam_kv *kv);
 
@@ -23,11 +23,8 @@ lam_code lam_kv_reserve(struct lam_kv *kv, size_t n_positions, lam_error *err);
 
 size_t lam_kv_page_bytes(const struct lam_kv *kv);
 
-/* Page p's K and V of a layer and head. */
+/* The parts of page p of a layer and head: K and V. */
 void *lam_kv_k(const struct lam_kv *kv, size_t page, uint32_t layer, uint32_t head);
 void *lam_kv_v(const struct lam_kv *kv, size_t page, uint32_t layer, uint32_t head);
-
-/* Stores k[head_dim], v[head_dim] of one position. False if a value leaves the range of the cache's type. */
-bool lam_kv_store(struct lam_kv *kv, uint32_t layer, uint32_t head, size_t position, const float *k, const float *v);
 
 #endif

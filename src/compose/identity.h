@@ -20,7 +20,7 @@ struct lam_identity_adapter {
 struct lam_identity {
     const char *base_digest, *tokenizer_digest;
     const char *template_digest; /* NULL without a template */
-    const char *kv_format;       /* "f16", "f32" */
+    const char *kv_format;       /* "f16", "f32", "i8" */
     const struct lam_identity_adapter *adapters;
     size_t n_adapters;
 };

@@ -1,4 +1,4 @@
-/* Internal to the AVX2 files. */
+/* Internal to the AVX2 and AVX-VNNI files. */
 #ifndef LAM_KERNELS_AVX2_H
 #define LAM_KERNELS_AVX2_H
 
@@ -15,8 +15,18 @@ void lam_gemm_float_avx2(enum lam_dtype dtype, const uint8_t *tile, size_t cols,
 void lam_gemm_q14_avx2(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
                        size_t y_stride);
 void lam_attention_avx2(const struct lam_attention *a);
+bool lam_kv_store_avx2(enum lam_kv_type type, size_t d, const float *k, const float *v, size_t at, void *k_part, void *v_part);
+void lam_rotate_avx2(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);
 
-extern const struct lam_kernels lam_kernels_avx2;
+bool lam_quantise8_avx2(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
+bool lam_quantise14_avx2(const float *x, size_t cols, int16_t *q, float *scale);
+void lam_rms_norm_avx2(const float *x, const float *w, size_t n, float eps, float *y);
+void lam_silu_mul_avx2(const float *gate, const float *up, size_t n, float *y);
+void lam_gelu_mul_avx2(const float *gate, const float *up, size_t n, float *y);
+
+void lam_gemm_quant_avx2vnni(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride);
+
+extern const struct lam_kernels lam_kernels_avx2, lam_kernels_avx2vnni;
 
 /* Four bytes in every lane. */
 INLINE __m256i broadcast4(const void *p)

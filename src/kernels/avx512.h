@@ -15,6 +15,9 @@ void lam_gemm_float_avx512(enum lam_dtype dtype, const uint8_t *tile, size_t col
 void lam_gemm_q14_avx512(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
                          size_t y_stride);
 void lam_attention_avx512(const struct lam_attention *a);
+bool lam_quantise8_avx512(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
+bool lam_kv_store_avx512(enum lam_kv_type type, size_t d, const float *k, const float *v, size_t at, void *k_part, void *v_part);
+void lam_rotate_avx512(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);
 
 extern const struct lam_kernels lam_kernels_avx512;
 

@@ -1,7 +1,5 @@
 /* Products with float weights and with 14-bit adapter factors; lane = output row, a tile in two halves of 8 rows. */
-#include "kernels/avx2.h"
-#include "tensor/group.h"
-#include "tensor/tiles.h"
+#include "kernels/gemm_q14_256.h"
 
 #define CHUNK 128   /* columns of a tile that stay in the first-level cache for all rows */
 #define ROW_BLOCK 4 /* rows of activations that share a loaded weight */
@@ -74,49 +72,10 @@ void lam_gemm_float_avx2(enum lam_dtype dtype, const uint8_t *tile, size_t cols,
     }
 }
 
-/* y[n_rows, 16] of rows first .. first+n_rows-1; n_rows is a constant. */
-INLINE void q14_rows(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                     size_t y_stride)
-{
-    const int16_t *q = x->q + first * x->groups * LAM_GROUP;
-    const float *xs = x->scale + first * x->groups;
-    size_t pairs = tile->cols / 2 + tile->cols % 2;
-    for (size_t half = 0; half < 2; half++) {
-        __m256 acc[ROW_BLOCK];
-#pragma GCC unroll 4
-        for (size_t r = 0; r < n_rows; r++) acc[r] = _mm256_setzero_ps();
-        for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
-            size_t from = g * LAM_GROUP / 2, to = from + LAM_GROUP / 2 < pairs ? from + LAM_GROUP / 2 : pairs;
-            __m256 scale = _mm256_loadu_ps(tile->scale + g * LAM_TILE_ROWS + half * LANES);
-            __m256i sum[ROW_BLOCK];
-#pragma GCC unroll 4
-            for (size_t r = 0; r < n_rows; r++) sum[r] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-            for (size_t p = from; p < to; p++) {
-                __m256i w = _mm256_loadu_si256((const __m256i *)(tile->q + (p * LAM_TILE_ROWS + half * LANES) * 2));
-#pragma GCC unroll 4
-                for (size_t r = 0; r < n_rows; r++)
-                    sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(w, broadcast4(q + r * x->groups * LAM_GROUP + 2 * p)));
-            }
-#pragma GCC unroll 4
-            for (size_t r = 0; r < n_rows; r++) {
-                __m256 s = _mm256_mul_ps(scale, _mm256_set1_ps(xs[r * x->groups + g]));
-                acc[r] = _mm256_add_ps(acc[r], _mm256_mul_ps(_mm256_cvtepi32_ps(sum[r]), s));
-            }
-        }
-#pragma GCC unroll 4
-        for (size_t r = 0; r < n_rows; r++) _mm256_storeu_ps(y + r * y_stride + half * LANES, acc[r]);
-    }
-}
+INLINE __m256i add_pair(__m256i sum, __m256i a, __m256i b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 
 void lam_gemm_q14_avx2(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
                        size_t y_stride)
 {
-    size_t r = 0;
-    for (; r + 4 <= n_rows; r += 4) q14_rows(tile, x, first + r, 4, y + r * y_stride, y_stride);
-    if (r + 2 <= n_rows) {
-        q14_rows(tile, x, first + r, 2, y + r * y_stride, y_stride);
-        r += 2;
-    }
-    if (r < n_rows) q14_rows(tile, x, first + r, 1, y + r * y_stride, y_stride);
+    gemm_q14(tile, x, first, n_rows, y, y_stride);
 }

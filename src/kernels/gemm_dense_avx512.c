@@ -3,8 +3,9 @@
 #include "tensor/group.h"
 #include "tensor/tiles.h"
 
-#define CHUNK 128   /* columns of a tile that stay in the first-level cache for all rows */
-#define ROW_BLOCK 8 /* rows of activations that share a loaded weight */
+#define CHUNK 256    /* columns of a tile that stay in the first-level cache for all rows */
+#define ROW_BLOCK 12 /* rows of activations that share a loaded weight */
+#define WIDE_ROWS 24 /* from here on it pays to widen 2-byte weights once (measured) */
 
 INLINE __m512 weights(enum lam_dtype dtype, const uint8_t *tile, size_t k)
 {
@@ -14,51 +15,80 @@ INLINE __m512 weights(enum lam_dtype dtype, const uint8_t *tile, size_t k)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-/* y[n_rows, 16] += columns from .. to-1, group by group; from is a multiple of the group, n_rows a constant. */
-INLINE void float_rows(enum lam_dtype dtype, const uint8_t *tile, size_t from, size_t to, const float *x, size_t x_stride,
+/* y[n_rows, 16] += n columns of a tile and of x, group by group; n_rows is a constant. ahead: the tile is asked for beforehand. */
+INLINE void float_rows(enum lam_dtype dtype, const uint8_t *tile, size_t n, bool ahead, const float *x, size_t x_stride,
                        size_t n_rows, float *y, size_t y_stride)
 {
     const size_t size = dtype == LAM_F32 ? 4 : 2;
     __m512 total[ROW_BLOCK], sum[ROW_BLOCK];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t r = 0; r < n_rows; r++) total[r] = _mm512_loadu_ps(y + r * y_stride);
-    for (size_t g = from; g < to; g += LAM_GROUP) {
-        size_t end = g + LAM_GROUP < to ? g + LAM_GROUP : to;
-        if (n_rows == 1) prefetch(tile + g * LAM_TILE_ROWS * size, LAM_GROUP * LAM_TILE_ROWS * size);
-#pragma GCC unroll 8
+    for (size_t g = 0; g < n; g += LAM_GROUP) {
+        size_t end = g + LAM_GROUP < n ? g + LAM_GROUP : n;
+        if (ahead) prefetch(tile + g * LAM_TILE_ROWS * size, LAM_GROUP * LAM_TILE_ROWS * size);
+#pragma GCC unroll 12
         for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_setzero_ps();
 #pragma GCC unroll 4
         for (size_t k = g; k < end; k++) {
             __m512 w = weights(dtype, tile, k);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (size_t r = 0; r < n_rows; r++)
                 sum[r] = _mm512_add_ps(sum[r], _mm512_mul_ps(w, _mm512_set1_ps(x[r * x_stride + k])));
         }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (size_t r = 0; r < n_rows; r++) total[r] = _mm512_add_ps(total[r], sum[r]);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + r * y_stride, total[r]);
 }
 
-/* dtype is a constant. */
+/* The same for any number of rows. */
+INLINE void float_chunk(enum lam_dtype dtype, const uint8_t *tile, size_t n, bool ahead, const float *x, size_t x_stride,
+                        size_t n_rows, float *y, size_t y_stride)
+{
+    size_t r = 0;
+    for (; r + 12 <= n_rows; r += 12)
+        float_rows(dtype, tile, n, ahead && r == 0, x + r * x_stride, x_stride, 12, y + r * y_stride, y_stride);
+    if (r + 8 <= n_rows) {
+        float_rows(dtype, tile, n, ahead && r == 0, x + r * x_stride, x_stride, 8, y + r * y_stride, y_stride);
+        r += 8;
+    }
+    if (r + 4 <= n_rows) {
+        float_rows(dtype, tile, n, ahead && r == 0, x + r * x_stride, x_stride, 4, y + r * y_stride, y_stride);
+        r += 4;
+    }
+    if (r + 2 <= n_rows) {
+        float_rows(dtype, tile, n, ahead && r == 0, x + r * x_stride, x_stride, 2, y + r * y_stride, y_stride);
+        r += 2;
+    }
+    if (r < n_rows) float_rows(dtype, tile, n, ahead && r == 0, x + r * x_stride, x_stride, 1, y + r * y_stride, y_stride);
+}
+
+/* wide[n][16]: n columns of a 2-byte type. */
+INLINE void widen(enum lam_dtype dtype, const uint8_t *tile, size_t n, float *wide)
+{
+    for (size_t k = 0; k < n; k++) {
+        if (k % 2 == 0) prefetch(tile + 32 * k, 64);
+        _mm512_storeu_ps(wide + k * LAM_TILE_ROWS, weights(dtype, tile, k));
+    }
+}
+
+/* dtype is a constant. Where a weight meets several blocks of rows it is widened once. */
 INLINE void float_product(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride, size_t n_rows,
                           float *y, size_t y_stride)
 {
+    const size_t size = dtype == LAM_F32 ? 4 : 2;
     for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + r * y_stride, _mm512_setzero_ps());
     for (size_t from = 0; from < cols; from += CHUNK) {
-        size_t to = from + CHUNK < cols ? from + CHUNK : cols, r = 0;
-        for (; r + 8 <= n_rows; r += 8)
-            float_rows(dtype, tile, from, to, x + r * x_stride, x_stride, 8, y + r * y_stride, y_stride);
-        if (r + 4 <= n_rows) {
-            float_rows(dtype, tile, from, to, x + r * x_stride, x_stride, 4, y + r * y_stride, y_stride);
-            r += 4;
+        const uint8_t *columns = tile + from * LAM_TILE_ROWS * size;
+        size_t n = cols - from < CHUNK ? cols - from : CHUNK;
+        if (dtype != LAM_F32 && n_rows >= WIDE_ROWS) {
+            _Alignas(64) float wide[CHUNK * LAM_TILE_ROWS];
+            widen(dtype, columns, n, wide);
+            float_chunk(LAM_F32, (const uint8_t *)wide, n, false, x + from, x_stride, n_rows, y, y_stride);
+        } else {
+            float_chunk(dtype, columns, n, true, x + from, x_stride, n_rows, y, y_stride);
         }
-        if (r + 2 <= n_rows) {
-            float_rows(dtype, tile, from, to, x + r * x_stride, x_stride, 2, y + r * y_stride, y_stride);
-            r += 2;
-        }
-        if (r < n_rows) float_rows(dtype, tile, from, to, x + r * x_stride, x_stride, 1, y + r * y_stride, y_stride);
     }
 }
 
@@ -82,27 +112,27 @@ INLINE void q14_rows(const struct lam_q14_tile *tile, const struct lam_q14_rows 
     const int16_t *q = x->q + first * x->groups * LAM_GROUP;
     const float *xs = x->scale + first * x->groups;
     size_t pairs = tile->cols / 2 + tile->cols % 2;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
     for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
         size_t from = g * LAM_GROUP / 2, to = from + LAM_GROUP / 2 < pairs ? from + LAM_GROUP / 2 : pairs;
         __m512 scale = _mm512_loadu_ps(tile->scale + g * LAM_TILE_ROWS);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_setzero_si512();
 #pragma GCC unroll 4
         for (size_t p = from; p < to; p++) {
             __m512i w = _mm512_loadu_si512(tile->q + p * LAM_TILE_ROWS * 2);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (size_t r = 0; r < n_rows; r++)
                 sum[r] = _mm512_dpwssd_epi32(sum[r], w, broadcast4(q + r * x->groups * LAM_GROUP + 2 * p));
         }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (size_t r = 0; r < n_rows; r++) {
             __m512 s = _mm512_mul_ps(scale, _mm512_set1_ps(xs[r * x->groups + g]));
             acc[r] = _mm512_add_ps(acc[r], _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s));
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + r * y_stride, acc[r]);
 }
 

@@ -1,77 +1,17 @@
-/* Block-quantised products with AVX2. A register holds one unit (4 columns) of 8 rows, lane = output row; a tile is worked on
- * in two halves. Codes below 64 are multiplied unsigned, their int16 sums gathered as far as they fit; Q8_0 takes |w| and
- * moves its sign to the activations. Offsets times the sum of the activations' codes are taken off in exact integers. */
-#include "kernels/avx2.h"
-#include "tensor/group.h"
-#include "tensor/tiles.h"
+/* Block-quantised products with AVX2. Codes below 64 are multiplied unsigned, their int16 sums gathered as far as they fit; Q8_0
+ * takes |w| and moves its sign to the activations. */
+#include "kernels/gemm_quant_256.h"
 
-#define CHUNK 8     /* groups that share one look at the rows' scales; a K block */
-#define UNITS 8     /* units of 4 columns in a group */
-#define ROW_BLOCK 4 /* rows of activations that share the registers of a group */
-#define LANES 8
-
-/* One group of 8 rows. */
-struct group {
-    __m256i w[UNITS]; /* unsigned codes; signed for Q8_0 */
-    __m256 s, m;      /* scale and minimum as nc1's product takes them */
-    __m256i sc[2];    /* K16 and K16_MIN: integer scale of each half, twice as int16 */
-    __m256i shift;    /* K16: minus offset times the scales of the halves, a pair of int16 */
-    __m256i mn;       /* K16_MIN: minima of the halves, a pair of int16 */
-};
-
-/* What a block's groups share, for one half of the tile. */
-struct block {
-    const uint8_t *bytes; /* of the whole tile's block */
-    size_t half;
-    __m256 d, m;
-    __m256i sc[4], mn[2]; /* four groups (K32) or halves (Q3_K) a lane, one a byte */
-    __m256i first_byte;   /* shuffle that spreads byte 0 of every lane over the lane */
-};
-
-/* What one row of activations brings to a chunk besides codes and scales. */
-struct terms {
-    int32_t start[CHUNK]; /* minus offset times the sum of codes */
-    float u[CHUNK];       /* scale times sum of codes */
-    int32_t pair[CHUNK];  /* the halves' sums, a pair of int16 */
-};
-
-INLINE __m256i unit(const struct block *k, size_t at)
-{
-    return _mm256_loadu_si256((const __m256i *)(k->bytes + at + 32 * k->half));
-}
-
-INLINE __m256 halves(const struct block *k, size_t at) { return load_f16(k->bytes + at + 16 * k->half); }
-INLINE __m256i both(__m256i a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
-INLINE __m256i low_bits(__m256i a, int8_t mask) { return _mm256_and_si256(a, _mm256_set1_epi8(mask)); }
-INLINE __m256i right(__m256i a, unsigned bits) { return _mm256_srli_epi32(a, (int)bits); }
-INLINE __m256i left(__m256i a, unsigned bits) { return _mm256_slli_epi32(a, (int)bits); }
+INLINE int q8_0_offset(void) { return 0; }
 
 /* Keeps the compiler from regrouping a chain of integer additions that goes through v: the regrouped one runs out of registers. */
 INLINE void in_order(__m256i *v) { __asm__("" : "+x"(*v)); }
-
-/* A pointer of which the compiler forgets what it has read there: values kept across long stretches would leave registers. */
-INLINE const void *forget(const void *p)
-{
-    __asm__("" : "+r"(p) : : "memory");
-    return p;
-}
-
-INLINE int code_offset(enum lam_dtype dtype)
-{
-    switch (dtype) {
-    case LAM_Q4_0: return 8;
-    case LAM_Q5_0: return 16;
-    case LAM_Q3_K: return 4;
-    case LAM_Q6_K: return 32;
-    default: return 0;
-    }
-}
 
 /* Units whose products' pair sums (2 · 127 · largest code each) add up in int16; 0: Q8_0's way. */
 INLINE size_t units_in_int16(enum lam_dtype dtype)
 {
     switch (dtype) {
-    case LAM_Q4_0: case LAM_Q4_1: case LAM_Q4_K: return 8; /* 8 · 3810 */
+    case LAM_Q4_0: case LAM_Q4_64: case LAM_Q4_1: case LAM_Q4_K: return 8; /* 8 · 3810 */
     case LAM_Q2_K: case LAM_Q3_K:                          /* a half at a time for its scale */
     case LAM_Q5_0: case LAM_Q5_1: case LAM_Q5_K: return 4; /* 4 · 7874 */
     case LAM_Q6_K: return 2;                               /* 2 · 16002 */
@@ -79,310 +19,53 @@ INLINE size_t units_in_int16(enum lam_dtype dtype)
     }
 }
 
-/* Unit u of 32 nibbles: low halves of bytes first, then the high ones. */
-INLINE __m256i nibbles(const struct block *k, size_t at, size_t u)
+/* Q8_0: |w| times the activations with w's sign. */
+INLINE void dots_signed(enum lam_dtype dtype, const struct operand *w, const int8_t *q, size_t q_stride, size_t n_rows, __m256i p[])
 {
-    __m256i q = unit(k, at + 64 * (u % 4));
-    return low_bits(u < 4 ? q : right(q, 4), 15);
-}
-
-/* 16 in byte j of unit u where bit 4u + j of the lane is set. */
-INLINE __m256i fifth_bits(const struct block *k, size_t at, size_t u)
-{
-    __m256i byte = _mm256_add_epi8(k->first_byte, _mm256_set1_epi8((char)(u / 2)));
-    __m256i bit = _mm256_set1_epi32(u % 2 ? (int)0x80402010 : 0x08040201);
-    __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(unit(k, at), byte), bit), bit);
-    return low_bits(set, 16);
-}
-
-INLINE __m256i shifted(__m256i a, int to_right)
-{
-    return to_right < 0 ? left(a, (unsigned)-to_right) : right(a, (unsigned)to_right);
-}
-
-/* Unit u of group g: unsigned codes, signed for Q8_0. All but k are constants. */
-INLINE __m256i codes(enum lam_dtype dtype, const struct block *k, size_t g, size_t u)
-{
-    const int i = (int)g, part = i / 4, q = i % 4;
-    __m256i low, high;
-    switch (dtype) {
-    case LAM_Q4_0: return nibbles(k, 32, u);
-    case LAM_Q4_1: return nibbles(k, 64, u);
-    case LAM_Q5_0: return _mm256_or_si256(nibbles(k, 96, u), fifth_bits(k, 32, u));
-    case LAM_Q5_1: return _mm256_or_si256(nibbles(k, 128, u), fifth_bits(k, 64, u));
-    case LAM_Q8_0: return unit(k, 32 + 64 * u);
-    case LAM_Q2_K: return low_bits(shifted(unit(k, 320 + 512 * (size_t)part + 64 * u), 2 * q), 3);
-    case LAM_Q3_K:
-        low = shifted(unit(k, 736 + 512 * (size_t)part + 64 * u), 2 * q);
-        high = shifted(unit(k, 224 + 64 * u), i - 2);
-        return _mm256_or_si256(low_bits(low, 3), low_bits(high, 4));
-    case LAM_Q4_K: return low_bits(shifted(unit(k, 256 + 512 * (g / 2) + 64 * u), 4 * (i % 2)), 15);
-    case LAM_Q5_K:
-        low = shifted(unit(k, 768 + 512 * (g / 2) + 64 * u), 4 * (i % 2));
-        high = shifted(unit(k, 256 + 64 * u), i - 4);
-        return _mm256_or_si256(low_bits(low, 15), low_bits(high, 16));
-    default: /* Q6_K */
-        low = shifted(unit(k, 1312 + 1024 * (size_t)part + 512 * (g % 2) + 64 * u), 4 * (q / 2));
-        high = shifted(unit(k, 288 + 512 * (size_t)part + 64 * u), 2 * q - 4);
-        return _mm256_or_si256(low_bits(low, 15), low_bits(high, 48));
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+    for (size_t u = 0; u < UNITS; u++) {
+#pragma GCC unroll 8
+        for (size_t i = 0; i < w->n_halves * n_rows; i++) {
+            __m256i c = operand_codes(dtype, w, i / n_rows, u);
+            __m256i signed_q = _mm256_sign_epi8(broadcast4(q + i % n_rows * q_stride + 4 * u), c);
+            p[i] = _mm256_add_epi32(p[i], _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(c), signed_q), ones));
+            in_order(&p[i]);
+        }
     }
 }
 
-/* Q4_K and Q5_K: eight 6-bit scales and minima in 12 bytes. */
-INLINE void open_k32(struct block *k)
-{
-    __m256i a = unit(k, 64), b = unit(k, 128), c = unit(k, 192);
-    k->sc[0] = low_bits(a, 63);
-    k->mn[0] = low_bits(b, 63);
-    k->sc[1] = _mm256_or_si256(low_bits(c, 15), low_bits(right(a, 2), 48));
-    k->mn[1] = _mm256_or_si256(low_bits(right(c, 4), 15), low_bits(right(b, 2), 48));
-}
-
-/* Q3_K: scale j of 16, six bits: low nibbles in bytes 0..7, top pairs in bytes 8..11; 32 is taken off. */
-INLINE void open_q3_k(struct block *k)
-{
-    __m256i a = unit(k, 32), b = unit(k, 96), high = unit(k, 160), offset = _mm256_set1_epi8(32);
-    k->sc[0] = _mm256_sub_epi8(_mm256_or_si256(low_bits(a, 15), low_bits(left(high, 4), 48)), offset);
-    k->sc[1] = _mm256_sub_epi8(_mm256_or_si256(low_bits(b, 15), low_bits(left(high, 2), 48)), offset);
-    k->sc[2] = _mm256_sub_epi8(_mm256_or_si256(low_bits(right(a, 4), 15), low_bits(high, 48)), offset);
-    k->sc[3] = _mm256_sub_epi8(_mm256_or_si256(low_bits(right(b, 4), 15), low_bits(right(high, 2), 48)), offset);
-}
-
-INLINE void open_block(enum lam_dtype dtype, const uint8_t *bytes, size_t half, struct block *k)
-{
-    k->bytes = bytes;
-    k->half = half;
-    k->m = _mm256_setzero_ps();
-    k->d = halves(k, 0);
-    k->first_byte = _mm256_broadcastsi128_si256(_mm_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0));
-    if (dtype == LAM_Q4_1 || dtype == LAM_Q5_1 || dtype == LAM_Q2_K || dtype == LAM_Q4_K || dtype == LAM_Q5_K) k->m = halves(k, 32);
-    if (dtype == LAM_Q4_K || dtype == LAM_Q5_K) open_k32(k);
-    if (dtype == LAM_Q3_K) open_q3_k(k);
-}
-
-/* scales: bytes 2·(g mod 2) and the next of a lane are the signed scales of the halves of group g. */
-INLINE void scales_k16(const struct block *k, __m256i scales, size_t g, int offset, struct group *out)
-{
-    __m256i byte = _mm256_add_epi8(k->first_byte, _mm256_set1_epi8((char)(2 * (g % 2))));
-    out->sc[0] = _mm256_srai_epi16(_mm256_shuffle_epi8(scales, byte), 8);
-    out->sc[1] = _mm256_srai_epi16(_mm256_shuffle_epi8(scales, _mm256_add_epi8(byte, _mm256_set1_epi8(1))), 8);
-    out->shift = _mm256_mullo_epi16(_mm256_blend_epi16(out->sc[0], out->sc[1], 0xaa), _mm256_set1_epi16((short)-offset));
-}
-
-/* Everything of group g but its codes. */
-INLINE void load_scales(enum lam_dtype dtype, const struct block *k, size_t g, struct group *out)
-{
-    out->s = k->d;
-    out->m = k->m;
-    if (dtype == LAM_Q4_K || dtype == LAM_Q5_K) {
-        unsigned shift = 8 * (g % 4);
-        out->s = _mm256_mul_ps(k->d, _mm256_cvtepi32_ps(both(right(k->sc[g / 4], shift), 255)));
-        out->m = _mm256_mul_ps(k->m, _mm256_cvtepi32_ps(both(right(k->mn[g / 4], shift), 255)));
-    }
-    if (dtype == LAM_Q3_K) scales_k16(k, k->sc[g / 2], g, 4, out);
-    if (dtype == LAM_Q6_K) scales_k16(k, unit(k, 32 + 64 * (g / 2)), g, 32, out);
-    if (dtype == LAM_Q2_K) {
-        __m256i scales = unit(k, 64 + 64 * (g / 2)), own = right(scales, 16 * (g % 2));
-        scales_k16(k, low_bits(scales, 15), g, 0, out);
-        out->mn = _mm256_or_si256(both(right(own, 4), 15), both(left(own, 4), 15 << 16));
-    }
-}
-
-/* xs[n], half[n][2] of n <= CHUNK groups of one row. */
-INLINE void load_terms(enum lam_form form, int offset, const float *xs, const int32_t *half, size_t n, struct terms *t)
-{
-    for (size_t g = 0; g < n; g++) {
-        int32_t codes = half[2 * g] + half[2 * g + 1];
-        if (form == LAM_FORM_SCALE) t->start[g] = -offset * codes;
-        if (form == LAM_FORM_SCALE_MIN || form == LAM_FORM_K32) t->u[g] = xs[g] * (float)codes;
-        if (form == LAM_FORM_K16 || form == LAM_FORM_K16_MIN)
-            t->pair[g] = (int32_t)(((uint32_t)half[2 * g] & 0xffff) | (uint32_t)half[2 * g + 1] << 16);
-    }
-}
-
-/* p[r] += the integer products of a group with the codes q[r * q_stride ..] of each row. The group is i of block k, or, where
- * that is NULL, decoded already. */
-INLINE void dots(enum lam_dtype dtype, enum lam_form form, const struct block *k, size_t i, const struct group *w, const int8_t *q,
-                 size_t q_stride, size_t n_rows, __m256i p[])
+INLINE void dots(enum lam_dtype dtype, enum lam_form form, const struct operand *w, const int8_t *q, size_t q_stride, size_t n_rows,
+                 __m256i p[])
 {
     const size_t batch = units_in_int16(dtype);
-    const __m256i ones = _mm256_set1_epi16(1);
     bool scaled = form == LAM_FORM_K16 || form == LAM_FORM_K16_MIN;
     if (batch == 0) {
-#pragma GCC unroll 8
-        for (size_t u = 0; u < UNITS; u++) {
-            __m256i c = k ? codes(dtype, k, i, u) : w->w[u], magnitude = _mm256_abs_epi8(c);
-#pragma GCC unroll 4
-            for (size_t r = 0; r < n_rows; r++) {
-                __m256i signed_q = _mm256_sign_epi8(broadcast4(q + r * q_stride + 4 * u), c);
-                p[r] = _mm256_add_epi32(p[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_q), ones));
-                in_order(&p[r]);
-            }
-        }
+        dots_signed(dtype, w, q, q_stride, n_rows, p);
         return;
     }
 #pragma GCC unroll 4
     for (size_t from = 0; from < UNITS; from += batch) {
-        __m256i sum[ROW_BLOCK];
+        __m256i sum[2 * ROW_BLOCK];
 #pragma GCC unroll 8
         for (size_t u = from; u < from + batch; u++) {
-            __m256i c = k ? codes(dtype, k, i, u) : w->w[u];
-#pragma GCC unroll 4
-            for (size_t r = 0; r < n_rows; r++) {
-                __m256i product = _mm256_maddubs_epi16(c, broadcast4(q + r * q_stride + 4 * u));
-                sum[r] = u == from ? product : _mm256_add_epi16(sum[r], product);
-                in_order(&sum[r]);
+#pragma GCC unroll 8
+            for (size_t i = 0; i < w->n_halves * n_rows; i++) {
+                __m256i c = operand_codes(dtype, w, i / n_rows, u);
+                __m256i product = _mm256_maddubs_epi16(c, broadcast4(q + i % n_rows * q_stride + 4 * u));
+                sum[i] = u == from ? product : _mm256_add_epi16(sum[i], product);
+                in_order(&sum[i]);
             }
         }
-#pragma GCC unroll 4
-        for (size_t r = 0; r < n_rows; r++)
-            p[r] = _mm256_add_epi32(p[r], _mm256_madd_epi16(sum[r], scaled ? w->sc[from / 4] : ones));
-    }
-}
-
-/* acc plus group g of the chunk with its integer product p: the float operations of docs/numeric.md "Blocks" in their order. */
-INLINE __m256 add_product(enum lam_form form, const struct group *w, __m256i p, float xs, const struct terms *t, size_t g,
-                          __m256 acc)
-{
-    __m256 scale = _mm256_set1_ps(xs);
-    acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(p), _mm256_mul_ps(w->s, scale)));
-    if (form == LAM_FORM_SCALE_MIN) acc = _mm256_add_ps(acc, _mm256_mul_ps(w->m, _mm256_set1_ps(t->u[g])));
-    if (form == LAM_FORM_K32) acc = _mm256_sub_ps(acc, _mm256_mul_ps(w->m, _mm256_set1_ps(t->u[g])));
-    if (form == LAM_FORM_K16_MIN) {
-        __m256i minima = _mm256_madd_epi16(w->mn, _mm256_set1_epi32(t->pair[g]));
-        acc = _mm256_sub_ps(acc, _mm256_mul_ps(_mm256_mul_ps(w->m, scale), _mm256_cvtepi32_ps(minima)));
-    }
-    return acc;
-}
-
-/* acc[n_rows] plus group g of the chunk, its codes as dots takes them; q and xs are the first row's, at that group. */
-INLINE void add_group(enum lam_dtype dtype, enum lam_form form, const struct block *k, size_t i, const struct group *w,
-                      const int8_t *q, const float *xs, size_t groups, const struct terms *t, size_t g, size_t n_rows, __m256 acc[])
-{
-    __m256i p[ROW_BLOCK];
-#pragma GCC unroll 4
-    for (size_t r = 0; r < n_rows; r++) {
-        p[r] = _mm256_setzero_si256();
-        if (form == LAM_FORM_SCALE && code_offset(dtype) != 0) p[r] = _mm256_set1_epi32(t[r].start[g]);
-        if (form == LAM_FORM_K16) p[r] = _mm256_madd_epi16(w->shift, _mm256_set1_epi32(t[r].pair[g]));
-    }
-    dots(dtype, form, k, i, w, q, groups * LAM_GROUP, n_rows, p);
-#pragma GCC unroll 4
-    for (size_t r = 0; r < n_rows; r++) acc[r] = add_product(form, w, p[r], xs[r * groups], &t[r], g, acc[r]);
-}
-
-/* y[n_rows, 16] += groups from .. from+n-1 of rows first .. first+n_rows-1; n_rows is a constant. */
-INLINE void add_rows(enum lam_dtype dtype, enum lam_form form, const struct group chunk[2][CHUNK], size_t from, size_t n,
-                     const struct lam_q8_rows *x, size_t first, size_t n_rows, float *y, size_t y_stride)
-{
-    struct terms terms[ROW_BLOCK];
-    const int8_t *q = x->q + (first * x->groups + from) * LAM_GROUP;
-    const float *xs = x->scale + first * x->groups + from;
-    for (size_t r = 0; r < n_rows; r++) {
-        size_t at = (first + r) * x->groups + from;
-        load_terms(form, code_offset(dtype), x->scale + at, x->half + 2 * at, n, &terms[r]);
-    }
-    for (size_t half = 0; half < 2; half++) {
-        float *out = y + first * y_stride + half * LANES;
-        __m256 acc[ROW_BLOCK];
-#pragma GCC unroll 4
-        for (size_t r = 0; r < n_rows; r++) acc[r] = _mm256_loadu_ps(out + r * y_stride);
-        for (size_t g = 0; g < n; g++)
-            add_group(dtype, form, NULL, 0, &chunk[half][g], q + g * LAM_GROUP, xs + g, x->groups, terms, g, n_rows, acc);
-#pragma GCC unroll 4
-        for (size_t r = 0; r < n_rows; r++) _mm256_storeu_ps(out + r * y_stride, acc[r]);
-    }
-}
-
-/* Decoding and product of one row in one pass over the tile. */
-INLINE void one_row(enum lam_dtype dtype, enum lam_form form, const uint8_t *tile, size_t block_bytes, size_t block_groups,
-                    const struct lam_q8_rows *x, float *y)
-{
-    __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (size_t from = 0; from < x->groups; from += CHUNK) {
-        size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK;
-        struct terms terms;
-        load_terms(form, code_offset(dtype), x->scale + from, x->half + 2 * from, n, &terms);
-        for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
-            prefetch(tile, block_bytes);
-            for (size_t half = 0; half < 2; half++) {
-                const int8_t *q = x->q + (from + g) * LAM_GROUP;
-                const float *xs = x->scale + from + g;
-                const struct terms *t = &terms;
-                struct block block;
-                if (block_groups > 1) {
-                    q = forget(q);
-                    xs = forget(xs);
-                    t = forget(t);
-                }
-                open_block(dtype, tile, half, &block);
 #pragma GCC unroll 8
-                for (size_t i = 0; i < block_groups; i++) {
-                    struct group w;
-                    load_scales(dtype, &block, i, &w);
-                    add_group(dtype, form, &block, i, &w, q + i * LAM_GROUP, xs + i, x->groups, t, g + i, 1, &acc[half]);
-                }
-            }
+        for (size_t i = 0; i < w->n_halves * n_rows; i++) {
+            __m256i factor = scaled ? w->half[i / n_rows]->sc[from / 4] : _mm256_set1_epi16(1);
+            p[i] = _mm256_add_epi32(p[i], _mm256_madd_epi16(sum[i], factor));
         }
     }
-    _mm256_storeu_ps(y, acc[0]);
-    _mm256_storeu_ps(y + LANES, acc[1]);
-}
-
-/* Chunk by chunk: decoded once, then multiplied with all rows. */
-INLINE void many_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *tile, size_t block_bytes, size_t block_groups,
-                      const struct lam_q8_rows *x, float *y, size_t y_stride)
-{
-    for (size_t r = 0; r < x->n_rows; r++) memset(y + r * y_stride, 0, LAM_TILE_ROWS * sizeof *y);
-    for (size_t from = 0; from < x->groups; from += CHUNK) {
-        struct group chunk[2][CHUNK];
-        size_t n = x->groups - from < CHUNK ? x->groups - from : CHUNK, r = 0;
-        for (size_t g = 0; g < n; g += block_groups, tile += block_bytes) {
-            prefetch(tile, block_bytes);
-            for (size_t half = 0; half < 2; half++) {
-                struct block block;
-                open_block(dtype, tile, half, &block);
-#pragma GCC unroll 8
-                for (size_t i = 0; i < block_groups; i++) {
-                    load_scales(dtype, &block, i, &chunk[half][g + i]);
-#pragma GCC unroll 8
-                    for (size_t u = 0; u < UNITS; u++) chunk[half][g + i].w[u] = codes(dtype, &block, i, u);
-                }
-            }
-        }
-        for (; r + 4 <= x->n_rows; r += 4) add_rows(dtype, form, chunk, from, n, x, r, 4, y, y_stride);
-        if (r + 2 <= x->n_rows) {
-            add_rows(dtype, form, chunk, from, n, x, r, 2, y, y_stride);
-            r += 2;
-        }
-        if (r < x->n_rows) add_rows(dtype, form, chunk, from, n, x, r, 1, y, y_stride);
-    }
-}
-
-/* dtype, form and the block's shape are constants here. */
-INLINE void product(enum lam_dtype dtype, enum lam_form form, size_t row_bytes, size_t block_groups, const uint8_t *tile,
-                    const struct lam_q8_rows *x, float *y, size_t y_stride)
-{
-    size_t block_bytes = row_bytes * LAM_TILE_ROWS;
-    if (x->n_rows == 1)
-        one_row(dtype, form, tile, block_bytes, block_groups, x, y);
-    else
-        many_rows(dtype, form, tile, block_bytes, block_groups, x, y, y_stride);
 }
 
 void lam_gemm_quant_avx2(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride)
 {
-    switch (dtype) {
-    case LAM_Q4_0: product(LAM_Q4_0, LAM_FORM_SCALE, 18, 1, tile, x, y, y_stride); break;
-    case LAM_Q4_1: product(LAM_Q4_1, LAM_FORM_SCALE_MIN, 20, 1, tile, x, y, y_stride); break;
-    case LAM_Q5_0: product(LAM_Q5_0, LAM_FORM_SCALE, 22, 1, tile, x, y, y_stride); break;
-    case LAM_Q5_1: product(LAM_Q5_1, LAM_FORM_SCALE_MIN, 24, 1, tile, x, y, y_stride); break;
-    case LAM_Q8_0: product(LAM_Q8_0, LAM_FORM_SCALE, 34, 1, tile, x, y, y_stride); break;
-    case LAM_Q2_K: product(LAM_Q2_K, LAM_FORM_K16_MIN, 84, 8, tile, x, y, y_stride); break;
-    case LAM_Q3_K: product(LAM_Q3_K, LAM_FORM_K16, 110, 8, tile, x, y, y_stride); break;
-    case LAM_Q4_K: product(LAM_Q4_K, LAM_FORM_K32, 144, 8, tile, x, y, y_stride); break;
-    case LAM_Q5_K: product(LAM_Q5_K, LAM_FORM_K32, 176, 8, tile, x, y, y_stride); break;
-    case LAM_Q6_K: product(LAM_Q6_K, LAM_FORM_K16, 210, 8, tile, x, y, y_stride); break;
-    default: break; /* float types go to gemm_float */
-    }
+    gemm_quant(dtype, tile, x, y, y_stride);
 }

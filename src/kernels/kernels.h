@@ -38,22 +38,42 @@ struct lam_q14_tile {
     size_t cols;
 };
 
-/* One row's attention over one KV head. Pages hold K as 16 tiles [d][16] and V as [256][d], of float16 or float32. */
+/* How K and V lie in a page of 256 positions of one layer and KV head; a page has a K part and a V part.
+ *   F16, F32  K: 16 tiles [d][16] (lane = position), V: [256][d]
+ *   I8        K: int8 [16 tiles][d4/4][16 positions][4], d4 = d rounded up to 4 and the rest zero, then float32 scales
+ *             [16 tiles][groups][16], groups of 32 dimensions, the last may be short;
+ *             V: int8 [128 position pairs][d][2], then float32 scales [256]. All codes are in -127..127.
+ * Both parts begin at a multiple of 64 bytes. */
+enum lam_kv_type { LAM_KV_F16, LAM_KV_F32, LAM_KV_I8 };
+
+size_t lam_kv_k_bytes(enum lam_kv_type type, size_t d); /* of a K part; a multiple of 64 */
+size_t lam_kv_v_bytes(enum lam_kv_type type, size_t d);
+
+#define LAM_ATTENTION_QUERIES 8 /* at most in one call */
+#define LAM_ATTENTION_DIM 512   /* d at most */
+
+/* Attention of n queries that share one KV head: heads of a group, rows of one session, or both. The bits are those of each query
+ * alone. Positions from the smallest first to the largest last must be stored and finite; others are not read, but for what shares
+ * a K tile or a pair of V positions with them, whose values count nothing. */
 struct lam_attention {
-    const float *q;              /* [d] */
-    enum lam_dtype kv_dtype;     /* LAM_F16 (2-byte elements) or LAM_F32 (4-byte elements) */
-    const void *const *k_pages;  /* k_pages[p] holds positions 256p .. 256p+255 */
+    enum lam_kv_type kv;
+    const void *const *k_pages;     /* k_pages[p] holds positions 256p .. 256p+255; read where a query sees something */
     const void *const *v_pages;
-    size_t d;                       /* head dimension, a multiple of 2, at most 512 */
-    size_t first, last;             /* visible positions, inclusive */
+    size_t d;                       /* head dimension, 1 .. LAM_ATTENTION_DIM */
     float scale;                    /* applied to q before the products */
     float softcap;                  /* 0: none; else s = cap·tanh(s / cap) */
-    float *scores;                  /* scratch, last + 256 floats */
-    float *out;                     /* [d] */
+    size_t n;                       /* 1 .. LAM_ATTENTION_QUERIES */
+    struct lam_query {
+        const float *q;             /* [d] */
+        size_t first, last;         /* visible positions, inclusive */
+        float *out;                 /* [d]; NaN where the arithmetic left the finite range */
+    } query[LAM_ATTENTION_QUERIES];
+    float *scores;                  /* scratch [n, scores_stride] */
+    size_t scores_stride;           /* at least the largest last + 256 */
 };
 
 struct lam_kernels {
-    const char *name; /* "scalar", "avx2", "avx512" */
+    const char *name; /* "scalar", "avx2", "avx2-vnni", "avx512", … */
 
     /* One row x[cols] → q[groups*32], scale[groups], half[groups*2]. False if an element is not finite. */
     bool (*quantise8)(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
@@ -72,6 +92,11 @@ struct lam_kernels {
     /* y[i] = (x[i] · r) · w[i], r = 1 / sqrt(Σx²/n + eps). y may be x. */
     void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *y);
     void (*attention)(const struct lam_attention *a);
+    /* k[d], v[d] → position `at` (0..255) of a page's parts. False if a value is out of the type's range (not finite, or beyond
+     * float16); the position then holds zeros, so that what is stored is always finite. */
+    bool (*kv_store)(enum lam_kv_type type, size_t d, const float *k, const float *v, size_t at, void *k_part, void *v_part);
+    /* x[2n] in place: a' = a·cos − b·sin, b' = b·cos + a·sin for pairs (2i, 2i+1) if interleaved, else (i, i + n). */
+    void (*rotate)(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);
     /* y[i] = act(gate[i]) · up[i] */
     void (*silu_mul)(const float *gate, const float *up, size_t n, float *y);
     void (*gelu_mul)(const float *gate, const float *up, size_t n, float *y);

@@ -17,9 +17,6 @@ static uint32_t largest_magnitude(const float *x, size_t n)
     return largest;
 }
 
-/* Nearest integer, ties to even, of |v| < 2^22. */
-static int32_t round_even(float v) { return (int32_t)((v + 12582912.0f) - 12582912.0f); }
-
 /* The factor from float to code, or 0 for a group that counts as zero; *scale is the factor back. False if not finite. */
 static bool group_scale(const float *x, size_t n, float top, float *inverse, float *scale)
 {
@@ -43,7 +40,7 @@ bool lam_quantise8_scalar(const float *x, size_t cols, int8_t *q, float *scale, 
         finite &= group_scale(x + g * LAM_GROUP, n, 127.0f, &inverse, &scale[g]);
         half[2 * g] = half[2 * g + 1] = 0;
         for (size_t i = 0; i < LAM_GROUP; i++) {
-            int32_t code = i < n && inverse != 0.0f ? round_even(x[g * LAM_GROUP + i] * inverse) : 0;
+            int32_t code = i < n && inverse != 0.0f ? lam_round_even(x[g * LAM_GROUP + i] * inverse) : 0;
             q[g * LAM_GROUP + i] = (int8_t)code;
             half[2 * g + i / 16] += code;
         }
@@ -59,7 +56,7 @@ bool lam_quantise14_scalar(const float *x, size_t cols, int16_t *q, float *scale
         float inverse;
         finite &= group_scale(x + g * LAM_GROUP, n, 8191.0f, &inverse, &scale[g]);
         for (size_t i = 0; i < LAM_GROUP; i++)
-            q[g * LAM_GROUP + i] = (int16_t)(i < n && inverse != 0.0f ? round_even(x[g * LAM_GROUP + i] * inverse) : 0);
+            q[g * LAM_GROUP + i] = (int16_t)(i < n && inverse != 0.0f ? lam_round_even(x[g * LAM_GROUP + i] * inverse) : 0);
     }
     return finite;
 }

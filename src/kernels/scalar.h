@@ -13,8 +13,16 @@ void lam_gemm_q14_scalar(const struct lam_q14_tile *tile, const struct lam_q14_r
                          size_t y_stride);
 void lam_rms_norm_scalar(const float *x, const float *w, size_t n, float eps, float *y);
 void lam_attention_scalar(const struct lam_attention *a);
+bool lam_kv_store_scalar(enum lam_kv_type type, size_t d, const float *k, const float *v, size_t at, void *k_part, void *v_part);
+void lam_rotate_scalar(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);
 void lam_silu_mul_scalar(const float *gate, const float *up, size_t n, float *y);
 void lam_gelu_mul_scalar(const float *gate, const float *up, size_t n, float *y);
+
+/* The fixed binary tree over 16 lanes, in place: 8+8, 4+4, 2+2, 1+1. */
+float lam_tree16(float lane[16]);
+
+/* Nearest integer, ties to even, of |v| < 2^22. */
+static inline int32_t lam_round_even(float v) { return (int32_t)((v + 12582912.0f) - 12582912.0f); }
 
 extern const struct lam_kernels lam_kernels_scalar;
 

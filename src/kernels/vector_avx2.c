@@ -56,7 +56,7 @@ INLINE __m256i codes16(const struct floats *group, size_t i)
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(codes(group, i), codes(group, i + 1)), 0xd8);
 }
 
-static bool quantise8(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half)
+bool lam_quantise8_avx2(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half)
 {
     bool finite = true;
     for (size_t g = 0; g * LAM_GROUP < cols; g++) {
@@ -75,7 +75,7 @@ static bool quantise8(const float *x, size_t cols, int8_t *q, float *scale, int3
     return finite;
 }
 
-static bool quantise14(const float *x, size_t cols, int16_t *q, float *scale)
+bool lam_quantise14_avx2(const float *x, size_t cols, int16_t *q, float *scale)
 {
     bool finite = true;
     for (size_t g = 0; g * LAM_GROUP < cols; g++) {
@@ -88,7 +88,7 @@ static bool quantise14(const float *x, size_t cols, int16_t *q, float *scale)
     return finite;
 }
 
-static void rms_norm(const float *x, const float *w, size_t n, float eps, float *y)
+void lam_rms_norm_avx2(const float *x, const float *w, size_t n, float eps, float *y)
 {
     __m256 low = _mm256_setzero_ps(), high = _mm256_setzero_ps();
     float rest[2 * LANES] = {0};
@@ -121,7 +121,7 @@ INLINE __m256 gelu_tanh(__m256 x)
     return gated(x, _mm256_mul_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.5957691216f)), inner));
 }
 
-static void silu_mul(const float *gate, const float *up, size_t n, float *y)
+void lam_silu_mul_avx2(const float *gate, const float *up, size_t n, float *y)
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -129,7 +129,7 @@ static void silu_mul(const float *gate, const float *up, size_t n, float *y)
     lam_silu_mul_scalar(gate + i, up + i, n - i, y + i);
 }
 
-static void gelu_mul(const float *gate, const float *up, size_t n, float *y)
+void lam_gelu_mul_avx2(const float *gate, const float *up, size_t n, float *y)
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -139,13 +139,15 @@ static void gelu_mul(const float *gate, const float *up, size_t n, float *y)
 
 const struct lam_kernels lam_kernels_avx2 = {
     .name = "avx2",
-    .quantise8 = quantise8,
-    .quantise14 = quantise14,
+    .quantise8 = lam_quantise8_avx2,
+    .quantise14 = lam_quantise14_avx2,
     .gemm_quant = lam_gemm_quant_avx2,
     .gemm_float = lam_gemm_float_avx2,
     .gemm_q14 = lam_gemm_q14_avx2,
-    .rms_norm = rms_norm,
+    .rms_norm = lam_rms_norm_avx2,
     .attention = lam_attention_avx2,
-    .silu_mul = silu_mul,
-    .gelu_mul = gelu_mul,
+    .kv_store = lam_kv_store_avx2,
+    .rotate = lam_rotate_avx2,
+    .silu_mul = lam_silu_mul_avx2,
+    .gelu_mul = lam_gelu_mul_avx2,
 };

@@ -1,6 +1,7 @@
 /* Quantisation of activations, norm and gated activations with AVX-512; the table. */
 #include "kernels/avx512.h"
 #include "kernels/math.h"
+#include "kernels/scalar.h"
 #include "tensor/group.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ INLINE __m512i codes(const struct floats *group, size_t h)
     return _mm512_cvtps_epi32(_mm512_mul_ps(group->x[h], _mm512_set1_ps(group->inverse)));
 }
 
-static bool quantise8(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half)
+bool lam_quantise8_avx512(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half)
 {
     bool finite = true;
     for (size_t g = 0; g * LAM_GROUP < cols; g++) {
@@ -127,13 +128,15 @@ static void gelu_mul(const float *gate, const float *up, size_t n, float *y)
 
 const struct lam_kernels lam_kernels_avx512 = {
     .name = "avx512",
-    .quantise8 = quantise8,
+    .quantise8 = lam_quantise8_avx512,
     .quantise14 = quantise14,
     .gemm_quant = lam_gemm_quant_avx512,
     .gemm_float = lam_gemm_float_avx512,
     .gemm_q14 = lam_gemm_q14_avx512,
     .rms_norm = rms_norm,
     .attention = lam_attention_avx512,
+    .kv_store = lam_kv_store_avx512,
+    .rotate = lam_rotate_avx512,
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
 };

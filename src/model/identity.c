@@ -22,6 +22,10 @@ static json_t *directory_json(const struct lam_slm *s)
         json_t *dims = dims_json(e);
         json_t *entry = json_pack("{s:s%,s:i,s:o,s:i,s:i,s:I}", "name", s->names + e->name_offset, (size_t)e->name_len, "dtype",
                                   e->dtype, "dims", dims, "layout", e->layout, "layer", e->layer, "role", (json_int_t)e->role);
+        if (entry && e->residual && json_object_set_new(entry, "residual", json_integer(e->residual)) != 0) {
+            json_decref(entry);
+            entry = NULL;
+        }
         if (json_array_append_new(directory, entry) != 0) {
             json_decref(directory);
             return NULL;

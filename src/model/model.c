@@ -25,7 +25,7 @@ static const struct lam_slm_entry *find_role(const struct lam_slm *s, const stru
 }
 
 /* One pass over the directory: every entry belongs to the architecture, once, with the shape that the configuration gives. */
-static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats, lam_error *err)
+static lam_code check_entries(const struct lam_model *m, size_t *n_vectors, size_t *n_vector_floats, lam_error *err)
 {
     const struct lam_config *c = &m->config;
     uint32_t counts[LAM_MAX_SPECS] = {0};
@@ -48,13 +48,16 @@ static lam_code check_entries(const struct lam_model *m, size_t *n_vector_floats
             return LAM_RAISE(err, LAM_E_FORMAT, "tensor %s: layout %u", name, e->layout);
         if (!matrix && lam_dtype_is_quantised(e->dtype))
             return LAM_RAISE(err, LAM_E_DTYPE, "tensor %s: a vector of type %s", name, lam_dtype_info(e->dtype)->name);
-        if (!matrix) *n_vector_floats += cols;
+        if (!matrix) {
+            ++*n_vectors;
+            *n_vector_floats += cols;
+        }
         counts[spec - c->arch->tensors]++;
     }
     return lam_arch_check_counts(c->arch, c->n_layers, counts, err);
 }
 
-static lam_code bind_vector(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)
+static lam_code bind_vector(struct binder *b, enum lam_role role, uint32_t layer, float offset, const float **out, lam_error *err)
 {
     struct lam_model *m = b->model;
     const struct lam_tensor_spec *spec = lam_arch_find(m->config.arch, role);
@@ -66,20 +69,20 @@ static lam_code bind_vector(struct binder *b, enum lam_role role, uint32_t layer
         lam_tensor_name(spec, layer, name);
         return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "tensor %s is missing", name);
     }
-    float *vector = b->next_vector;
+    m->vector_list[m->n_vectors++] = (struct lam_vector){.entry = e, .to = b->next_vector, .offset = offset};
+    *out = b->next_vector;
     b->next_vector += e->dims[0];
-    lam_decode_row(e->dtype, lam_slm_tensor_data(m->file, e), e->dims[0], vector);
-    *out = vector;
     return LAM_OK;
 }
 
-static lam_code bind_norm(struct binder *b, enum lam_role role, uint32_t layer, uint32_t n, const float **out, lam_error *err)
+static lam_code bind_bias(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)
 {
-    float *from = b->next_vector;
-    LAM_TRY(bind_vector(b, role, layer, out, err));
-    if (*out && b->model->config.norm_offset != 0.0f)
-        for (uint32_t i = 0; i < n; i++) from[i] = from[i] + b->model->config.norm_offset;
-    return LAM_OK;
+    return bind_vector(b, role, layer, 0.0f, out, err);
+}
+
+static lam_code bind_norm(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)
+{
+    return bind_vector(b, role, layer, b->model->config.norm_offset, out, err);
 }
 
 static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer, struct lam_matrix *out, lam_error *err)
@@ -92,6 +95,7 @@ static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer
     if (!e) return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "tensor %s is missing", name);
     *out = (struct lam_matrix){.dtype = e->dtype, .cols = e->dims[0], .rows = e->dims[1], .tiles = lam_slm_tensor_data(m->file, e)};
     lam_tile_stride(out->dtype, out->cols, &out->stride);
+    LAM_TRY(lam_slm_residual(m->file, e, &out->residual, err));
     m->float_weights &= !lam_dtype_is_quantised(e->dtype);
     size_t len = strlen(name) - strlen(".weight");
     memcpy(b->next_name, name, len);
@@ -105,27 +109,26 @@ static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer
 static lam_code bind_layer(struct binder *b, uint32_t i, lam_error *err)
 {
     struct lam_layer *l = &b->model->layers[i];
-    const struct lam_config *c = &b->model->config;
-    LAM_TRY(bind_norm(b, LAM_ROLE_ATTN_NORM, i, c->d_model, &l->attn_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_ATTN_NORM, i, &l->attn_norm, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_Q, i, &l->q, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_K, i, &l->k, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_V, i, &l->v, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_O, i, &l->o, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_Q_BIAS, i, &l->q_bias, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_K_BIAS, i, &l->k_bias, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_V_BIAS, i, &l->v_bias, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_O_BIAS, i, &l->o_bias, err));
-    LAM_TRY(bind_norm(b, LAM_ROLE_Q_NORM, i, c->head_dim, &l->q_norm, err));
-    LAM_TRY(bind_norm(b, LAM_ROLE_K_NORM, i, c->head_dim, &l->k_norm, err));
-    LAM_TRY(bind_norm(b, LAM_ROLE_POST_ATTN_NORM, i, c->d_model, &l->post_attn_norm, err));
-    LAM_TRY(bind_norm(b, LAM_ROLE_FFN_NORM, i, c->d_model, &l->ffn_norm, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_Q_BIAS, i, &l->q_bias, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_K_BIAS, i, &l->k_bias, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_V_BIAS, i, &l->v_bias, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_O_BIAS, i, &l->o_bias, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_Q_NORM, i, &l->q_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_K_NORM, i, &l->k_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_POST_ATTN_NORM, i, &l->post_attn_norm, err));
+    LAM_TRY(bind_norm(b, LAM_ROLE_FFN_NORM, i, &l->ffn_norm, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_GATE, i, &l->gate, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_UP, i, &l->up, err));
     LAM_TRY(bind_matrix(b, LAM_ROLE_DOWN, i, &l->down, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_GATE_BIAS, i, &l->gate_bias, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_UP_BIAS, i, &l->up_bias, err));
-    LAM_TRY(bind_vector(b, LAM_ROLE_DOWN_BIAS, i, &l->down_bias, err));
-    return bind_norm(b, LAM_ROLE_POST_FFN_NORM, i, c->d_model, &l->post_ffn_norm, err);
+    LAM_TRY(bind_bias(b, LAM_ROLE_GATE_BIAS, i, &l->gate_bias, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_UP_BIAS, i, &l->up_bias, err));
+    LAM_TRY(bind_bias(b, LAM_ROLE_DOWN_BIAS, i, &l->down_bias, err));
+    return bind_norm(b, LAM_ROLE_POST_FFN_NORM, i, &l->post_ffn_norm, err);
 }
 
 static int compare_targets(const void *a, const void *b)
@@ -180,25 +183,34 @@ static lam_code check_frequencies(const float *inv_freq, uint32_t n, lam_error *
 
 static lam_code bind_all(struct lam_model *m, lam_error *err)
 {
-    const struct lam_config *c = &m->config;
     struct binder b = {.model = m, .next_vector = m->vectors, .next_name = m->target_names};
-    const float *factors;
     m->float_weights = true;
     LAM_TRY(bind_matrix(&b, LAM_ROLE_EMBEDDING, LAM_LAYER_NONE, &m->embedding, err));
-    LAM_TRY(bind_norm(&b, LAM_ROLE_OUTPUT_NORM, LAM_LAYER_NONE, c->d_model, &m->output_norm, err));
-    LAM_TRY(bind_vector(&b, LAM_ROLE_ROPE_FACTORS, LAM_LAYER_NONE, &factors, err));
-    if (c->tied) bind_tied_output(&b);
+    LAM_TRY(bind_norm(&b, LAM_ROLE_OUTPUT_NORM, LAM_LAYER_NONE, &m->output_norm, err));
+    LAM_TRY(bind_vector(&b, LAM_ROLE_ROPE_FACTORS, LAM_LAYER_NONE, 0.0f, &m->rope_factors, err));
+    if (m->config.tied) bind_tied_output(&b);
     else LAM_TRY(bind_matrix(&b, LAM_ROLE_OUTPUT, LAM_LAYER_NONE, &m->output, err));
-    for (uint32_t i = 0; i < c->n_layers; i++) LAM_TRY(bind_layer(&b, i, err));
-    for (uint32_t i = 0; factors && i < c->head_dim / 2; i++)
-        if (!(factors[i] > 0.0f) || !isfinite(factors[i]))
-            return LAM_RAISE(err, LAM_E_NON_FINITE, "rope_freqs.weight: divisor %u is %g", i, (double)factors[i]);
-    lam_rope_frequencies(&c->rope, c->head_dim, factors, m->inv_freq);
+    for (uint32_t i = 0; i < m->config.n_layers; i++) LAM_TRY(bind_layer(&b, i, err));
+    link_targets(m);
+    return lam_model_read_vectors(m, err);
+}
+
+lam_code lam_model_read_vectors(struct lam_model *m, lam_error *err)
+{
+    const struct lam_config *c = &m->config;
+    for (size_t i = 0; i < m->n_vectors; i++) {
+        const struct lam_vector *v = &m->vector_list[i];
+        size_t n = v->entry->dims[0];
+        lam_decode_row(v->entry->dtype, lam_slm_tensor_data(m->file, v->entry), n, v->to);
+        for (size_t k = 0; v->offset != 0.0f && k < n; k++) v->to[k] = v->to[k] + v->offset;
+    }
+    for (uint32_t i = 0; m->rope_factors && i < c->head_dim / 2; i++)
+        if (!(m->rope_factors[i] > 0.0f) || !isfinite(m->rope_factors[i]))
+            return LAM_RAISE(err, LAM_E_NON_FINITE, "rope_freqs.weight: divisor %u is %g", i, (double)m->rope_factors[i]);
+    lam_rope_frequencies(&c->rope, c->head_dim, m->rope_factors, m->inv_freq);
     lam_rope_frequencies(&c->rope_local, c->head_dim, NULL, m->inv_freq_local);
     LAM_TRY(check_frequencies(m->inv_freq, c->head_dim / 2, err));
-    LAM_TRY(check_frequencies(m->inv_freq_local, c->head_dim / 2, err));
-    link_targets(m);
-    return LAM_OK;
+    return check_frequencies(m->inv_freq_local, c->head_dim / 2, err);
 }
 
 #define TARGET_NAME_BYTES 32 /* "blk.255.attn_output" and its zero fit */
@@ -210,17 +222,18 @@ static lam_code open_from(struct lam_model *m, lam_error *err)
     LAM_TRY(lam_config_from_json(json_object_get(m->file->metadata, "config"), &m->config, err));
     if (m->config.tied != ((m->file->flags & LAM_SLM_TIED) != 0))
         return LAM_RAISE(err, LAM_E_FORMAT, "%s: header and configuration disagree on whether the head is tied", m->file->file.path);
-    size_t n_vector_floats = 0;
-    LAM_TRY(check_entries(m, &n_vector_floats, err));
+    size_t n_vectors = 0, n_vector_floats = 0;
+    LAM_TRY(check_entries(m, &n_vectors, &n_vector_floats, err));
     const struct lam_config *c = &m->config;
     size_t n_targets = (size_t)c->n_layers * 7 + 2;
     m->vectors = lam_alloc(n_vector_floats, sizeof *m->vectors);
+    m->vector_list = lam_alloc(n_vectors, sizeof *m->vector_list);
     m->layers = lam_alloc(c->n_layers, sizeof *m->layers);
     m->inv_freq = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq);
     m->inv_freq_local = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq_local);
     m->target_items = lam_alloc(n_targets, sizeof *m->target_items);
     m->target_names = lam_alloc(n_targets, TARGET_NAME_BYTES);
-    if (!m->vectors || !m->layers || !m->inv_freq || !m->inv_freq_local || !m->target_items || !m->target_names)
+    if (!m->vectors || !m->vector_list || !m->layers || !m->inv_freq || !m->inv_freq_local || !m->target_items || !m->target_names)
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "a model of %u layers", c->n_layers);
     LAM_TRY(bind_all(m, err));
     return lam_base_digest(m->file, m->base_digest, err);
@@ -243,6 +256,7 @@ void lam_model_close(struct lam_model *m)
     if (!m) return;
     lam_slm_close(m->file);
     lam_free(m->vectors);
+    lam_free(m->vector_list);
     lam_free(m->layers);
     lam_free(m->inv_freq);
     lam_free(m->inv_freq_local);

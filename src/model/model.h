@@ -12,6 +12,7 @@ struct lam_matrix {
     uint32_t rows, cols;
     const uint8_t *tiles;
     size_t stride;        /* bytes from tile to tile */
+    struct lam_residual residual;
     const struct lam_target *target;
 };
 
@@ -23,6 +24,13 @@ struct lam_layer {
     const float *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
 };
 
+/* A tensor that is used decoded. */
+struct lam_vector {
+    const struct lam_slm_entry *entry;
+    float *to;    /* [entry->dims[0]] */
+    float offset; /* added to every element */
+};
+
 struct lam_model {
     struct lam_slm *file;
     struct lam_config config;
@@ -31,6 +39,9 @@ struct lam_model {
     float *inv_freq, *inv_freq_local;    /* [head_dim/2], owned */
     struct lam_layer *layers;            /* [n_layers] */
     float *vectors;                      /* what the pointers above point into */
+    struct lam_vector *vector_list;      /* [n_vectors], owned */
+    size_t n_vectors;
+    const float *rope_factors;           /* [head_dim/2], in vectors, or NULL */
     struct lam_target *target_items;
     char *target_names;
     struct lam_base_targets targets;
@@ -40,6 +51,9 @@ struct lam_model {
 
 /* LAM_E_MISSING_TENSOR, LAM_E_EXTRA_TENSOR, LAM_E_SHAPE, LAM_E_DTYPE and what lam_slm_open raises. */
 lam_code lam_model_open(const char *path, struct lam_model **out, lam_error *err);
+/* Decodes the vectors, and what follows from them, once more: from bytes that were verified since. Nobody may use m meanwhile.
+ * LAM_E_NON_FINITE, LAM_E_FORMAT. */
+lam_code lam_model_read_vectors(struct lam_model *m, lam_error *err);
 void lam_model_close(struct lam_model *m);
 
 #endif

@@ -57,13 +57,3 @@ void lam_rope_angles(const struct lam_rope *r, const float *inv_freq, size_t n, 
         sine[i] = (float)(s * r->attention_factor);
     }
 }
-
-void lam_rope_rotate(float *x, size_t n, const float *cosine, const float *sine, bool interleaved)
-{
-    size_t step = interleaved ? 2 : 1, other = interleaved ? 1 : n;
-    for (size_t i = 0; i < n; i++) {
-        float a = x[i * step], b = x[i * step + other];
-        x[i * step] = a * cosine[i] - b * sine[i];
-        x[i * step + other] = b * cosine[i] + a * sine[i];
-    }
-}

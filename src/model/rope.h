@@ -1,4 +1,4 @@
-/* Rotary position embedding: frequencies once per model, angles once per row, rotation per head. */
+/* Rotary position embedding: frequencies once per model, angles once per row. The rotation itself is a kernel. */
 #ifndef LAM_MODEL_ROPE_H
 #define LAM_MODEL_ROPE_H
 
@@ -9,8 +9,5 @@ void lam_rope_frequencies(const struct lam_rope *r, uint32_t head_dim, const flo
 
 /* cos[n], sin[n] of position · inv_freq, times the attention factor; float64, rounded once. */
 void lam_rope_angles(const struct lam_rope *r, const float *inv_freq, size_t n, size_t position, float *cosine, float *sine);
-
-/* Rotates one head x[2n] in place: pairs (2i, 2i+1) if interleaved, else (i, i + n). */
-void lam_rope_rotate(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);
 
 #endif

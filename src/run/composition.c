@@ -54,6 +54,18 @@ static const float *base_bias(const void *context, const struct lam_target *t)
     }
 }
 
+/* The format that is asked for; by default float16, or float32 if every matrix of the base is of a float type. */
+static lam_code choose_kv(const struct lam_base *base, lam_kv choice, enum lam_kv_type *out, lam_error *err)
+{
+    switch (choice) {
+    case LAM_KV_DEFAULT: *out = base->model->float_weights ? LAM_KV_F32 : LAM_KV_F16; return LAM_OK;
+    case LAM_KV_FLOAT16: *out = LAM_KV_F16; return LAM_OK;
+    case LAM_KV_FLOAT32: *out = LAM_KV_F32; return LAM_OK;
+    case LAM_KV_INT8: *out = LAM_KV_I8; return LAM_OK;
+    }
+    return LAM_RAISE(err, LAM_E_ARGUMENT, "there is no KV format %d", (int)choice);
+}
+
 static lam_code validate(const struct lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n, lam_error *err)
 {
     LAM_TRY(lam_mapping_check(&base->model->file->file, err));
@@ -81,12 +93,25 @@ static lam_code make_identity(struct lam_composition *c, const double weights[],
         .base_digest = b->model->base_digest,
         .tokenizer_digest = b->tokenizer_digest,
         .template_digest = b->template_digest[0] ? b->template_digest : NULL,
-        .kv_format = lam_base_kv_dtype(b) == LAM_F32 ? "f32" : "f16",
+        .kv_format = lam_composition_kv_format(c),
         .adapters = list,
         .n_adapters = c->n_adapters,
     };
     lam_code code = lam_identity_make(&identity, &c->json, c->id, err);
     lam_free(list);
+    return code;
+}
+
+/* A bias that an adapter replaces is blended with the base's, here and now. */
+static lam_code need_biases(lam_base *base, lam_adapter *const adapters[], size_t n, lam_error *err)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < adapters[i]->staged->n_modules; k++) any |= adapters[i]->staged->modules[k].bias != NULL;
+    if (!any) return LAM_OK;
+    lam_pool_lock(base->engine->pool);
+    lam_code code = lam_verified_need(&base->verified, NULL, 0, err);
+    lam_pool_unlock(base->engine->pool);
     return code;
 }
 
@@ -109,16 +134,20 @@ static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], 
     return code;
 }
 
-lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n, lam_composition **out,
-                     lam_error *err)
+lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
+                     const lam_compose_options *options, lam_composition **out, lam_error *err)
 {
     *out = NULL;
+    enum lam_kv_type kv = LAM_KV_F16;
+    LAM_TRY(choose_kv(base, options ? options->kv : LAM_KV_DEFAULT, &kv, err));
     LAM_TRY(validate(base, adapters, weights, n, err));
+    LAM_TRY(need_biases(base, adapters, n, err));
     struct lam_composition *c = lam_alloc(1, sizeof *c);
     if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a composition");
     c->holders = 1;
     atomic_fetch_add(&base->holders, 1);
     c->base = base;
+    c->kv = kv;
     lam_code code = stage(c, adapters, weights, n, err);
     if (code == LAM_OK) code = make_identity(c, weights, err);
     if (code == LAM_OK) *out = c;
@@ -139,3 +168,16 @@ void lam_composition_free(lam_composition *c)
 
 const char *lam_composition_id(const lam_composition *c) { return c->id; }
 const char *lam_composition_json(const lam_composition *c) { return c->json.data; }
+
+const char *lam_composition_kv_format(const lam_composition *c)
+{
+    static const char *const names[] = {[LAM_KV_F16] = "f16", [LAM_KV_F32] = "f32", [LAM_KV_I8] = "i8"};
+    return names[c->kv];
+}
+
+size_t lam_composition_kv_bytes(const lam_composition *c)
+{
+    const struct lam_config *m = &c->base->model->config;
+    struct lam_kv one = {.type = c->kv, .n_layers = m->n_layers, .n_heads = m->n_kv_heads, .head_dim = m->head_dim};
+    return lam_kv_page_bytes(&one) / LAM_KV_PAGE;
+}

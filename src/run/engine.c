@@ -1,7 +1,8 @@
 #include "base/alloc.h"
-#include "base/os.h"
+#include "base/cpus.h"
 #include "run/objects.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define DEFAULT_MAX_ROWS 64
@@ -23,6 +24,14 @@ static void engine_release(struct lam_engine *e)
     lam_free(e);
 }
 
+/* "16 processors, 8 cores, 2 NUMA nodes, quota 3" */
+static void describe_machine(const struct lam_cpus *cpus, char *out, size_t size)
+{
+    int n = snprintf(out, size, "%u processor%s, %u core%s, %u NUMA node%s", cpus->processors, cpus->processors == 1 ? "" : "s",
+                     cpus->cores, cpus->cores == 1 ? "" : "s", cpus->nodes, cpus->nodes == 1 ? "" : "s");
+    if (cpus->quota) snprintf(out + n, size - (size_t)n, ", quota %u", cpus->quota);
+}
+
 lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam_error *err)
 {
     const lam_engine_options defaults = {0};
@@ -33,9 +42,12 @@ lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam
     struct lam_engine *e = lam_alloc(1, sizeof *e);
     if (!e) return LAM_RAISE(err, LAM_E_NO_MEMORY, "an engine");
     e->holders = 1;
+    struct lam_cpus cpus;
+    lam_cpus_here(&cpus);
+    describe_machine(&cpus, e->machine, sizeof e->machine);
     e->max_rows = options->max_rows ? options->max_rows : DEFAULT_MAX_ROWS;
     lam_code code = lam_kernels_pick(options->isa ? options->isa : getenv("LAMINA_ISA"), &e->kernels, err);
-    if (code == LAM_OK) code = lam_pool_new(options->threads ? options->threads : lam_cpu_count(), &e->pool, err);
+    if (code == LAM_OK) code = lam_pool_new(options->threads ? options->threads : cpus.threads, &e->pool, err);
     if (code == LAM_OK) *out = e;
     else engine_release(e);
     return code;
@@ -47,4 +59,5 @@ void lam_engine_free(lam_engine *e)
 }
 
 const char *lam_engine_isa(const lam_engine *e) { return e->kernels->name; }
+const char *lam_engine_machine(const lam_engine *e) { return e->machine; }
 unsigned lam_engine_threads(const lam_engine *e) { return lam_pool_threads(e->pool); }
