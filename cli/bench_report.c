@@ -104,8 +104,8 @@ int bench_print_json(const struct bench *b)
     json_t *rates = json_array();
     for (size_t i = 0; i < b->n_rates; i++) json_array_append_new(rates, rate_json(b, &b->rates[i]));
     const struct opened *all = &b->all;
-    json_t *out = json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:I}", "model", all->info.name, "composition_id",
-                            lam_composition_id(all->composition), "adapters", (json_int_t)all->n_adapters, "isa",
+    json_t *out = json_pack("{s:s,s:s,s:s,s:I,s:s,s:s,s:I,s:I}", "model", all->info.name, "composition_id",
+                            lam_composition_id(all->composition), "bytes", bytes_state(b->options), "adapters", (json_int_t)all->n_adapters, "isa",
                             lam_engine_isa(all->engine), "machine", lam_engine_machine(all->engine), "threads",
                             (json_int_t)lam_engine_threads(all->engine), "runs", (json_int_t)b->n_runs);
     json_object_update_new(out, json_pack("{s:s,s:I,s:I,s:I,s:o}", "kv_format", lam_composition_kv_format(all->composition),
@@ -170,6 +170,7 @@ void bench_print_table(const struct bench *b)
     printf("%s, %zu adapters, %s, %u threads (%s), medians of %zu runs (least to most)\n", b->all.info.name, b->all.n_adapters,
            lam_engine_isa(b->all.engine), lam_engine_threads(b->all.engine), lam_engine_machine(b->all.engine), b->n_runs);
     if (b->n_rates) print_rates(b);
+    if (b->options->verify == LAM_VERIFY_OFF) printf("bytes unverified\n");
     printf("keys, values   %s, %zu bytes a token\n", lam_composition_kv_format(b->all.composition),
            lam_composition_kv_bytes(b->all.composition));
     if (b->bandwidth.n)

@@ -374,43 +374,54 @@ static void test_float_variants(void **state)
 
 static void check_q14(uint64_t *rng, size_t n_rows, size_t cols, bool extreme)
 {
-    size_t groups = (cols + LAM_GROUP - 1) / LAM_GROUP, first = below(rng, 3), all = first + n_rows + 1;
-    size_t pairs = (cols + 1) / 2, x_groups = groups + below(rng, 2), y_stride = TILE + below(rng, 3), size = n_rows * y_stride;
+    size_t groups = (cols + LAM_GROUP - 1) / LAM_GROUP, first = below(rng, 3), all = first + n_rows + 1, n_tiles = 1 + below(rng, 3);
+    size_t x_groups = groups + below(rng, 2), y_stride = n_tiles * TILE + below(rng, 3), size = n_rows * y_stride;
+    size_t bytes = lam_q14_tile_bytes(cols);
     struct lam_q14_rows x = {grab(all * x_groups * LAM_GROUP * 2), grab(all * x_groups * 4), all, x_groups};
-    int16_t *q = grab(pairs * TILE * 4);
-    float *scale = grab(groups * TILE * 4), *expected = grab(size * 4), *got = grab(size * 4);
-    struct lam_q14_tile tile = {q, scale, cols};
+    uint8_t *tiles = grab(n_tiles * bytes);
+    double *exact = grab(n_tiles * TILE * cols * sizeof *exact); /* code times scale */
+    float *before = grab(size * 4), *expected = grab(size * 4), *got = grab(size * 4);
     for (size_t i = 0; i < all * x_groups * LAM_GROUP; i++) x.q[i] = (int16_t)(extreme ? 8191 : (int)below(rng, 16383) - 8191);
     for (size_t i = 0; i < all * x_groups; i++) x.scale[i] = fabsf(test_random_float(rng));
-    for (size_t i = 0; i < groups * TILE; i++) scale[i] = ldexpf(fabsf(test_random_float(rng)), -(int)below(rng, 60));
-    for (size_t p = 0; p < pairs; p++)
-        for (size_t i = 0; i < TILE * 2; i++) {
-            int v = extreme ? (i / 2 % 2 ? 8191 : -8191) : (int)below(rng, 16383) - 8191;
-            q[p * TILE * 2 + i] = (int16_t)(2 * p + i % 2 < cols ? v : 0);
-        }
-    for (size_t i = 0; i < size; i++) expected[i] = 7.0f;
-    lam_gemm_q14_scalar(&tile, &x, first, n_rows, expected, y_stride);
+    for (size_t i = 0; i < size; i++) before[i] = test_random_float(rng);
+    memset(tiles, 0, n_tiles * bytes);
+    for (size_t t = 0; t < n_tiles; t++)
+        for (size_t r = 0; r < TILE; r++)
+            for (size_t g = 0; g < groups; g++) { /* 32 columns: 64 bytes of scales, 16 pairs of 64 bytes */
+                uint8_t *group = tiles + t * bytes + g * (64 + 16 * 64);
+                float scale = ldexpf(fabsf(test_random_float(rng)), -(int)below(rng, 60));
+                memcpy(group + 4 * r, &scale, 4);
+                for (size_t k = 0; k < LAM_GROUP && g * LAM_GROUP + k < cols; k++) {
+                    int16_t v = (int16_t)(extreme ? (r % 2 ? 8191 : -8191) : (int)below(rng, 16383) - 8191);
+                    memcpy(group + 64 + k / 2 * 64 + 4 * r + k % 2 * 2, &v, 2);
+                    exact[(t * TILE + r) * cols + g * LAM_GROUP + k] = (double)v * (double)scale;
+                }
+            }
+    struct lam_q14_tiles factor = {tiles, cols, n_tiles};
+    memcpy(expected, before, size * 4);
+    lam_add_q14_scalar(&factor, &x, first, n_rows, expected, y_stride);
     for (size_t v = 1; v < lam_n_variants; v++) {
         if (!lam_variants[v].supported()) continue;
-        for (size_t i = 0; i < size; i++) got[i] = 7.0f;
-        lam_variants[v].kernels->gemm_q14(&tile, &x, first, n_rows, got, y_stride);
-        assert_same("gemm_q14", lam_variants[v].kernels->name, "", n_rows, cols, expected, got, size);
+        memcpy(got, before, size * 4);
+        lam_variants[v].kernels->add_q14(&factor, &x, first, n_rows, got, y_stride);
+        assert_same("add_q14", lam_variants[v].kernels->name, "", n_rows, cols, expected, got, size);
     }
     for (size_t n = 0; n < n_rows; n++)
-        for (size_t r = 0; r < TILE; r++) {
-            double sum = 0.0, magnitude = 0.0;
+        for (size_t r = 0; r < n_tiles * TILE; r++) {
+            double sum = (double)before[n * y_stride + r], magnitude = fabs(sum);
             for (size_t k = 0; k < cols; k++) {
-                double term = (double)q[(k / 2 * TILE + r) * 2 + k % 2] * x.q[(first + n) * x_groups * LAM_GROUP + k] *
-                              (double)scale[k / 32 * TILE + r] * (double)x.scale[(first + n) * x_groups + k / 32];
+                double term = exact[r * cols + k] * x.q[(first + n) * x_groups * LAM_GROUP + k] *
+                              (double)x.scale[(first + n) * x_groups + k / 32];
                 sum += term;
                 magnitude += fabs(term);
             }
-            assert_true(fabs((double)expected[n * y_stride + r] - sum) <= (double)(groups + 3) * 0x1p-24 * magnitude + 1e-40);
+            assert_true(fabs((double)expected[n * y_stride + r] - sum) <= (double)(groups + 4) * 0x1p-24 * magnitude + 1e-40);
         }
     free(x.q);
     free(x.scale);
-    free(q);
-    free(scale);
+    free(tiles);
+    free(exact);
+    free(before);
     free(expected);
     free(got);
 }

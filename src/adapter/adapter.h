@@ -36,8 +36,7 @@ struct lam_base_targets {
 struct lam_factor {
     uint32_t rows, cols;
     bool quantised;      /* 14 bits (docs/numeric.md "Adapters"); else float32 tiles */
-    void *tiles;         /* owned; quantised: int16 [tile][pair][16][2]; float: [tile][col][16] */
-    float *scales;       /* owned; quantised: [tile][group][16] */
+    uint8_t *tiles;      /* owned; quantised: struct lam_q14_tiles (kernels.h); float: float32 [tile][col][16] */
 };
 
 struct lam_lora {

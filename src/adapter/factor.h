@@ -9,10 +9,10 @@
 lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool quantised, struct lam_factor *out, lam_error *err);
 void lam_factor_release(struct lam_factor *f);
 
-/* Tile t of a quantised factor. */
-struct lam_q14_tile lam_factor_q14_tile(const struct lam_factor *f, size_t t);
-/* Tile t of a float factor. */
-const uint8_t *lam_factor_float_tile(const struct lam_factor *f, size_t t);
+/* Tiles first .. first+n-1 of a quantised factor. */
+struct lam_q14_tiles lam_factor_q14(const struct lam_factor *f, size_t first, size_t n);
+/* Tile t of a float factor, [cols][16]. */
+const float *lam_factor_float_tile(const struct lam_factor *f, size_t t);
 
 /* Bytes that a staged factor takes; false on overflow. */
 bool lam_factor_bytes(uint32_t rows, uint32_t cols, bool quantised, size_t *bytes);

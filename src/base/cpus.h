@@ -25,4 +25,7 @@ void lam_cpus_read(const char *root, const bool *allowed, size_t n, struct lam_c
 /* This process on this machine. */
 void lam_cpus_here(struct lam_cpus *out);
 
+/* The processor that this thread is on at the moment; negative where the system cannot tell. */
+int lam_cpu_now(void);
+
 #endif

@@ -141,3 +141,5 @@ void lam_cpus_here(struct lam_cpus *out)
         for (size_t cpu = 0; cpu < LAM_CPUS_MAX; cpu++) allowed[cpu] = CPU_ISSET_S(cpu, sizeof set, set);
     lam_cpus_read("", allowed, LAM_CPUS_MAX, out);
 }
+
+int lam_cpu_now(void) { return sched_getcpu(); }

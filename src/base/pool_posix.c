@@ -2,6 +2,7 @@
 
 #include "base/pool.h"
 #include "base/alloc.h"
+#include "base/cpus.h"
 #include "base/os.h"
 
 #include <pthread.h>
@@ -12,6 +13,10 @@
 /* Who waits spins this long before it parks: longer than the gap between two calls of one token, short enough to leave a shared
  * core soon. */
 #define SPIN_SECONDS 50e-6
+
+/* The system may put two threads on one processor although others are free to it (it shares processors out by groups of processes).
+ * A worker that finds itself on the caller's parks at once, and workers are not woken for this long. */
+#define CROWDED_SECONDS 2e-3
 
 /* The door of a call: generation · open · threads inside. A worker takes part in a call if it enters while the door is open; the
  * caller closes it once no item is unclaimed and waits for those inside alone. So a worker that the system does not run (its core
@@ -42,6 +47,8 @@ struct lam_pool {
     atomic_bool stop;
     atomic_bool sleepers;       /* workers are parked and not yet woken */
     atomic_bool caller_sleeps;
+    atomic_int caller_cpu;      /* where the caller was when it opened the door */
+    _Atomic double crowded_until; /* a worker was on the caller's processor: none is woken before */
     pthread_mutex_t lock;
     pthread_cond_t wake, left;
     pthread_mutex_t turn; /* lam_pool_lock */
@@ -71,8 +78,15 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Spins until the door is no longer as it was (mask picks the bits), or for SPIN_SECONDS. */
-static uint64_t watch_door(struct lam_pool *p, uint64_t mask, uint64_t was)
+static bool on_callers_cpu(struct lam_pool *p)
+{
+    int cpu = lam_cpu_now();
+    return cpu >= 0 && cpu == atomic_load_explicit(&p->caller_cpu, memory_order_relaxed);
+}
+
+/* Spins until the door is no longer as it was (mask picks the bits), or for SPIN_SECONDS; a worker no longer than it has a processor
+ * to itself. */
+static uint64_t watch_door(struct lam_pool *p, uint64_t mask, uint64_t was, bool worker)
 {
     double until = lam_now() + SPIN_SECONDS;
     uint64_t door;
@@ -82,7 +96,7 @@ static uint64_t watch_door(struct lam_pool *p, uint64_t mask, uint64_t was)
             if ((door & mask) != was) return door;
             pause_cpu();
         }
-    } while (lam_now() < until);
+    } while (lam_now() < until && !(worker && on_callers_cpu(p)));
     return door;
 }
 
@@ -90,8 +104,9 @@ static uint64_t watch_door(struct lam_pool *p, uint64_t mask, uint64_t was)
 static uint64_t wait_for_call(struct lam_pool *p, uint64_t seen)
 {
     const uint64_t mask = ~(OPEN | INSIDE);
-    uint64_t door = watch_door(p, mask, seen);
+    uint64_t door = watch_door(p, mask, seen, true);
     if ((door & mask) != seen) return door;
+    if (on_callers_cpu(p)) atomic_store(&p->crowded_until, lam_now() + CROWDED_SECONDS);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         atomic_store(&p->sleepers, true); /* before the look at the door: the caller opens it before it looks at this */
@@ -136,25 +151,30 @@ static void *worker_main(void *argument)
     }
 }
 
-static void open_door(struct lam_pool *p)
+static void wake_workers(struct lam_pool *p)
 {
-    uint64_t door = atomic_load_explicit(&p->door, memory_order_relaxed);
-    atomic_store(&p->door, (door & ~(OPEN | INSIDE)) + GENERATION + OPEN);
-    if (!atomic_load(&p->sleepers)) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->sleepers, false);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A caller that waits long parks: a worker inside may be waiting for this very core. */
+static void open_door(struct lam_pool *p)
+{
+    uint64_t door = atomic_load_explicit(&p->door, memory_order_relaxed);
+    atomic_store_explicit(&p->caller_cpu, lam_cpu_now(), memory_order_relaxed);
+    atomic_store(&p->door, (door & ~(OPEN | INSIDE)) + GENERATION + OPEN);
+    if (atomic_load(&p->sleepers) && lam_now() >= atomic_load(&p->crowded_until)) wake_workers(p);
+}
+
+/* A caller that waits long parks: a worker inside may be waiting for this very processor. */
 static void close_door(struct lam_pool *p)
 {
     if ((atomic_fetch_and(&p->door, ~OPEN) & INSIDE) == 0) return;
     uint64_t inside = atomic_load(&p->door) & INSIDE;
     for (uint64_t before = 0; inside != 0 && inside != before;) {
         before = inside;
-        inside = watch_door(p, INSIDE, before) & INSIDE;
+        inside = watch_door(p, INSIDE, before, false) & INSIDE;
     }
     if (inside == 0) return;
     pthread_mutex_lock(&p->lock);
@@ -185,6 +205,7 @@ void lam_pool_run(struct lam_pool *p, size_t n_items, lam_pool_fn fn, void *cont
 
 void lam_pool_wait(const atomic_bool *flag)
 {
+    if (atomic_load_explicit(flag, memory_order_acquire)) return;
     double until = lam_now() + SPIN_SECONDS;
     for (unsigned spins = 1; !atomic_load_explicit(flag, memory_order_acquire); spins++) {
         pause_cpu();
@@ -196,6 +217,7 @@ static void stop_workers(struct lam_pool *p, unsigned n)
 {
     atomic_store(&p->stop, true);
     open_door(p);
+    wake_workers(p);
     for (unsigned i = 0; i < n; i++) pthread_join(p->workers[i].thread, NULL);
 }
 

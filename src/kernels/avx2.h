@@ -12,8 +12,8 @@
 void lam_gemm_quant_avx2(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride);
 void lam_gemm_float_avx2(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride, size_t n_rows,
                          float *y, size_t y_stride);
-void lam_gemm_q14_avx2(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                       size_t y_stride);
+void lam_add_q14_avx2(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                      size_t y_stride);
 void lam_attention_avx2(const struct lam_attention *a);
 bool lam_kv_store_avx2(enum lam_kv_type type, size_t d, const float *k, const float *v, size_t at, void *k_part, void *v_part);
 void lam_rotate_avx2(float *x, size_t n, const float *cosine, const float *sine, bool interleaved);

@@ -74,8 +74,8 @@ void lam_gemm_float_avx2(enum lam_dtype dtype, const uint8_t *tile, size_t cols,
 
 INLINE __m256i add_pair(__m256i sum, __m256i a, __m256i b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 
-void lam_gemm_q14_avx2(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                       size_t y_stride)
+void lam_add_q14_avx2(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                      size_t y_stride)
 {
-    gemm_q14(tile, x, first, n_rows, y, y_stride);
+    add_q14(tiles, x, first, n_rows, y, y_stride);
 }

@@ -103,51 +103,76 @@ void lam_gemm_float_avx512(enum lam_dtype dtype, const uint8_t *tile, size_t col
     }
 }
 
-/* y[n_rows, 16] of rows first .. first+n_rows-1; n_rows is a constant. */
-INLINE void q14_rows(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+/* The sum of one group's products of n pairs of columns with one row's codes, in two chains. */
+INLINE __m512i q14_group(const uint8_t *w, size_t n, const int16_t *q)
+{
+    __m512i even = _mm512_setzero_si512(), odd = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (size_t p = 0; p + 2 <= n; p += 2) {
+        even = _mm512_dpwssd_epi32(even, _mm512_loadu_si512(w + 64 * p), broadcast4(q + 2 * p));
+        odd = _mm512_dpwssd_epi32(odd, _mm512_loadu_si512(w + 64 * p + 64), broadcast4(q + 2 * p + 2));
+    }
+    if (n % 2) even = _mm512_dpwssd_epi32(even, _mm512_loadu_si512(w + 64 * n - 64), broadcast4(q + 2 * n - 2));
+    return _mm512_add_epi32(even, odd);
+}
+
+/* The same for n_rows rows, whose codes lie stride apart. */
+INLINE void q14_groups(const uint8_t *w, size_t n, const int16_t *q, size_t stride, size_t n_rows, __m512i *sum)
+{
+    if (n_rows == 1) {
+        sum[0] = q14_group(w, n, q);
+        return;
+    }
+#pragma GCC unroll 8
+    for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (size_t p = 0; p < n; p++) {
+        __m512i pair = _mm512_loadu_si512(w + 64 * p);
+#pragma GCC unroll 8
+        for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_dpwssd_epi32(sum[r], pair, broadcast4(q + r * stride + 2 * p));
+    }
+}
+
+/* y[n_rows, 16] += one tile; n_rows is a constant. */
+INLINE void q14_rows(const uint8_t *tile, size_t cols, const int16_t *q, const float *xs, size_t groups, size_t n_rows, float *y,
                      size_t y_stride)
 {
     __m512 acc[ROW_BLOCK];
     __m512i sum[ROW_BLOCK];
-    const int16_t *q = x->q + first * x->groups * LAM_GROUP;
-    const float *xs = x->scale + first * x->groups;
-    size_t pairs = tile->cols / 2 + tile->cols % 2;
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (size_t r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
-    for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
-        size_t from = g * LAM_GROUP / 2, to = from + LAM_GROUP / 2 < pairs ? from + LAM_GROUP / 2 : pairs;
-        __m512 scale = _mm512_loadu_ps(tile->scale + g * LAM_TILE_ROWS);
-#pragma GCC unroll 12
-        for (size_t r = 0; r < n_rows; r++) sum[r] = _mm512_setzero_si512();
-#pragma GCC unroll 4
-        for (size_t p = from; p < to; p++) {
-            __m512i w = _mm512_loadu_si512(tile->q + p * LAM_TILE_ROWS * 2);
-#pragma GCC unroll 12
-            for (size_t r = 0; r < n_rows; r++)
-                sum[r] = _mm512_dpwssd_epi32(sum[r], w, broadcast4(q + r * x->groups * LAM_GROUP + 2 * p));
-        }
-#pragma GCC unroll 12
+    for (size_t g = 0; g * LAM_GROUP < cols; g++, tile += lam_q14_tile_bytes(LAM_GROUP)) {
+        __m512 scale = _mm512_loadu_ps(tile);
+        size_t left = cols - g * LAM_GROUP;
+        if (n_rows == 1) prefetch(tile, lam_q14_tile_bytes(LAM_GROUP));
+        if (left >= LAM_GROUP) q14_groups(tile + 64, LAM_GROUP / 2, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
+        else q14_groups(tile + 64, (left + 1) / 2, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
+#pragma GCC unroll 8
         for (size_t r = 0; r < n_rows; r++) {
-            __m512 s = _mm512_mul_ps(scale, _mm512_set1_ps(xs[r * x->groups + g]));
+            __m512 s = _mm512_mul_ps(scale, _mm512_set1_ps(xs[r * groups + g]));
             acc[r] = _mm512_add_ps(acc[r], _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s));
         }
     }
-#pragma GCC unroll 12
-    for (size_t r = 0; r < n_rows; r++) _mm512_storeu_ps(y + r * y_stride, acc[r]);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < n_rows; r++)
+        _mm512_storeu_ps(y + r * y_stride, _mm512_add_ps(_mm512_loadu_ps(y + r * y_stride), acc[r]));
 }
 
-void lam_gemm_q14_avx512(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                         size_t y_stride)
+void lam_add_q14_avx512(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                        size_t y_stride)
 {
-    size_t r = 0;
-    for (; r + 8 <= n_rows; r += 8) q14_rows(tile, x, first + r, 8, y + r * y_stride, y_stride);
-    if (r + 4 <= n_rows) {
-        q14_rows(tile, x, first + r, 4, y + r * y_stride, y_stride);
-        r += 4;
+    const size_t cols = tiles->cols, groups = x->groups;
+    for (size_t t = 0; t < tiles->n; t++, y += LAM_TILE_ROWS) {
+        const uint8_t *tile = tiles->bytes + t * lam_q14_tile_bytes(cols);
+        const int16_t *q = x->q + first * groups * LAM_GROUP;
+        const float *xs = x->scale + first * groups;
+        float *out = y;
+        size_t left = n_rows;
+        for (; left >= 8; left -= 8, q += 8 * groups * LAM_GROUP, xs += 8 * groups, out += 8 * y_stride)
+            q14_rows(tile, cols, q, xs, groups, 8, out, y_stride);
+        for (; left >= 4; left -= 4, q += 4 * groups * LAM_GROUP, xs += 4 * groups, out += 4 * y_stride)
+            q14_rows(tile, cols, q, xs, groups, 4, out, y_stride);
+        for (; left >= 1; left--, q += groups * LAM_GROUP, xs += groups, out += y_stride)
+            q14_rows(tile, cols, q, xs, groups, 1, out, y_stride);
     }
-    if (r + 2 <= n_rows) {
-        q14_rows(tile, x, first + r, 2, y + r * y_stride, y_stride);
-        r += 2;
-    }
-    if (r < n_rows) q14_rows(tile, x, first + r, 1, y + r * y_stride, y_stride);
 }

@@ -88,46 +88,54 @@ INLINE void add_pair(const int16x8x2_t w[2], const int16_t *x, int32x4_t sum[QUA
         }
 }
 
-/* y[n_rows, 16] of rows first .. first+n_rows-1; n_rows is a constant. */
-INLINE void q14_rows(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+/* y[n_rows, 16] += one tile; n_rows is a constant. */
+INLINE void q14_rows(const uint8_t *tile, size_t cols, const int16_t *q, const float *xs, size_t groups, size_t n_rows, float *y,
                      size_t y_stride)
 {
-    const int16_t *q = x->q + first * x->groups * LAM_GROUP;
-    const float *xs = x->scale + first * x->groups;
-    size_t pairs = tile->cols / 2 + tile->cols % 2;
-    for (size_t r = 0; r < n_rows; r++) memset(y + r * y_stride, 0, LAM_TILE_ROWS * sizeof *y);
-    for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
-        size_t from = g * LAM_GROUP / 2, to = from + LAM_GROUP / 2 < pairs ? from + LAM_GROUP / 2 : pairs;
+    float total[ROW_BLOCK * LAM_TILE_ROWS] = {0};
+    for (size_t g = 0; g * LAM_GROUP < cols; g++, tile += lam_q14_tile_bytes(LAM_GROUP)) {
+        size_t left = cols - g * LAM_GROUP, pairs = left < LAM_GROUP ? (left + 1) / 2 : LAM_GROUP / 2;
+        const float *scales = (const float *)(const void *)tile;
         int32x4_t sum[ROW_BLOCK][QUARTERS];
 #pragma GCC unroll 4
         for (size_t r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
             for (size_t i = 0; i < QUARTERS; i++) sum[r][i] = vdupq_n_s32(0);
-        for (size_t p = from; p < to; p++) {
-            const int16_t *w = tile->q + p * LAM_TILE_ROWS * 2;
+        for (size_t p = 0; p < pairs; p++) {
+            const int16_t *w = (const int16_t *)(const void *)(tile + 64 + 64 * p);
             const int16x8x2_t pair[2] = {vld2q_s16(w), vld2q_s16(w + LAM_TILE_ROWS)};
 #pragma GCC unroll 4
-            for (size_t r = 0; r < n_rows; r++) add_pair(pair, q + r * x->groups * LAM_GROUP + 2 * p, sum[r]);
+            for (size_t r = 0; r < n_rows; r++) add_pair(pair, q + (r * groups + g) * LAM_GROUP + 2 * p, sum[r]);
         }
 #pragma GCC unroll 4
         for (size_t r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
             for (size_t i = 0; i < QUARTERS; i++) {
-                float *out = y + r * y_stride + i * LANES;
-                float32x4_t scale = vmulq_n_f32(vld1q_f32(tile->scale + g * LAM_TILE_ROWS + i * LANES), xs[r * x->groups + g]);
+                float *out = total + r * LAM_TILE_ROWS + i * LANES;
+                float32x4_t scale = vmulq_n_f32(vld1q_f32(scales + i * LANES), xs[r * groups + g]);
                 vst1q_f32(out, vaddq_f32(vld1q_f32(out), vmulq_f32(vcvtq_f32_s32(sum[r][i]), scale)));
             }
     }
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t k = 0; k < LAM_TILE_ROWS; k += LANES) {
+            float *out = y + r * y_stride + k;
+            vst1q_f32(out, vaddq_f32(vld1q_f32(out), vld1q_f32(total + r * LAM_TILE_ROWS + k)));
+        }
 }
 
-void lam_gemm_q14_neon(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                       size_t y_stride)
+void lam_add_q14_neon(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                      size_t y_stride)
 {
-    size_t r = 0;
-    for (; r + 4 <= n_rows; r += 4) q14_rows(tile, x, first + r, 4, y + r * y_stride, y_stride);
-    if (r + 2 <= n_rows) {
-        q14_rows(tile, x, first + r, 2, y + r * y_stride, y_stride);
-        r += 2;
+    const size_t cols = tiles->cols, groups = x->groups;
+    for (size_t t = 0; t < tiles->n; t++, y += LAM_TILE_ROWS) {
+        const uint8_t *tile = tiles->bytes + t * lam_q14_tile_bytes(cols);
+        const int16_t *q = x->q + first * groups * LAM_GROUP;
+        const float *xs = x->scale + first * groups;
+        float *out = y;
+        size_t left = n_rows;
+        for (; left >= 4; left -= 4, q += 4 * groups * LAM_GROUP, xs += 4 * groups, out += 4 * y_stride)
+            q14_rows(tile, cols, q, xs, groups, 4, out, y_stride);
+        for (; left >= 1; left--, q += groups * LAM_GROUP, xs += groups, out += y_stride)
+            q14_rows(tile, cols, q, xs, groups, 1, out, y_stride);
     }
-    if (r < n_rows) q14_rows(tile, x, first + r, 1, y + r * y_stride, y_stride);
 }

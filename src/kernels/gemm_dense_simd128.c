@@ -77,58 +77,62 @@ void lam_gemm_float_simd128(enum lam_dtype dtype, const uint8_t *tile, size_t co
     }
 }
 
-/* y[n_rows, 16] of rows first .. first+n_rows-1 for quarters at and at + 1; n_rows is a constant. */
-INLINE void q14_rows(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, size_t at,
+/* y[n_rows, 16] += one tile, quarters at and at + 1; n_rows is a constant. */
+INLINE void q14_rows(const uint8_t *tile, size_t cols, const int16_t *q, const float *xs, size_t groups, size_t n_rows, size_t at,
                      float *y, size_t y_stride)
 {
-    const int16_t *q = x->q + first * x->groups * LAM_GROUP;
-    const float *xs = x->scale + first * x->groups;
-    size_t pairs = tile->cols / 2 + tile->cols % 2;
     v128_t acc[ROW_BLOCK][PAIR];
 #pragma clang loop unroll(full)
     for (size_t r = 0; r < n_rows; r++) acc[r][0] = acc[r][1] = wasm_f32x4_splat(0.0f);
 #pragma clang loop unroll(disable)
-    for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
-        size_t from = g * LAM_GROUP / 2, to = from + LAM_GROUP / 2 < pairs ? from + LAM_GROUP / 2 : pairs;
+    for (size_t g = 0; g * LAM_GROUP < cols; g++, tile += lam_q14_tile_bytes(LAM_GROUP)) {
+        size_t left = cols - g * LAM_GROUP, pairs = left < LAM_GROUP ? (left + 1) / 2 : LAM_GROUP / 2;
         v128_t sum[ROW_BLOCK][PAIR];
 #pragma clang loop unroll(full)
         for (size_t r = 0; r < n_rows; r++) sum[r][0] = sum[r][1] = wasm_i32x4_splat(0);
 #pragma clang loop unroll(disable)
-        for (size_t p = from; p < to; p++) {
-            const int16_t *w = tile->q + (p * LAM_TILE_ROWS + at * LANES) * 2;
-            v128_t w0 = wasm_v128_load(w), w1 = wasm_v128_load(w + 8);
+        for (size_t p = 0; p < pairs; p++) {
+            const uint8_t *w = tile + 64 + 64 * p + 4 * at * LANES;
+            v128_t w0 = wasm_v128_load(w), w1 = wasm_v128_load(w + 16);
 #pragma clang loop unroll(full)
             for (size_t r = 0; r < n_rows; r++) {
-                v128_t v = wasm_v128_load32_splat(q + r * x->groups * LAM_GROUP + 2 * p);
+                v128_t v = wasm_v128_load32_splat(q + (r * groups + g) * LAM_GROUP + 2 * p);
                 sum[r][0] = wasm_i32x4_add(sum[r][0], wasm_i32x4_dot_i16x8(w0, v));
                 sum[r][1] = wasm_i32x4_add(sum[r][1], wasm_i32x4_dot_i16x8(w1, v));
             }
         }
-        const float *scale = tile->scale + g * LAM_TILE_ROWS + at * LANES;
+        const uint8_t *scale = tile + 4 * at * LANES;
 #pragma clang loop unroll(full)
         for (size_t r = 0; r < n_rows; r++)
 #pragma clang loop unroll(full)
             for (size_t i = 0; i < PAIR; i++) {
-                v128_t s = wasm_f32x4_mul(wasm_v128_load(scale + i * LANES), wasm_f32x4_splat(xs[r * x->groups + g]));
+                v128_t s = wasm_f32x4_mul(wasm_v128_load(scale + 16 * i), wasm_f32x4_splat(xs[r * groups + g]));
                 acc[r][i] = wasm_f32x4_add(acc[r][i], wasm_f32x4_mul(wasm_f32x4_convert_i32x4(sum[r][i]), s));
             }
     }
 #pragma clang loop unroll(full)
     for (size_t r = 0; r < n_rows; r++)
 #pragma clang loop unroll(full)
-        for (size_t i = 0; i < PAIR; i++) wasm_v128_store(y + r * y_stride + (at + i) * LANES, acc[r][i]);
+        for (size_t i = 0; i < PAIR; i++) {
+            float *out = y + r * y_stride + (at + i) * LANES;
+            wasm_v128_store(out, wasm_f32x4_add(wasm_v128_load(out), acc[r][i]));
+        }
 }
 
-void lam_gemm_q14_simd128(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                          size_t y_stride)
+void lam_add_q14_simd128(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                         size_t y_stride)
 {
-    for (size_t at = 0; at < QUARTERS; at += PAIR) {
-        size_t r = 0;
-        for (; r + 4 <= n_rows; r += 4) q14_rows(tile, x, first + r, 4, at, y + r * y_stride, y_stride);
-        if (r + 2 <= n_rows) {
-            q14_rows(tile, x, first + r, 2, at, y + r * y_stride, y_stride);
-            r += 2;
+    const size_t cols = tiles->cols, groups = x->groups;
+    for (size_t t = 0; t < tiles->n; t++, y += LAM_TILE_ROWS)
+        for (size_t at = 0; at < QUARTERS; at += PAIR) {
+            const uint8_t *tile = tiles->bytes + t * lam_q14_tile_bytes(cols);
+            const int16_t *q = x->q + first * groups * LAM_GROUP;
+            const float *xs = x->scale + first * groups;
+            float *out = y;
+            size_t left = n_rows;
+            for (; left >= 4; left -= 4, q += 4 * groups * LAM_GROUP, xs += 4 * groups, out += 4 * y_stride)
+                q14_rows(tile, cols, q, xs, groups, 4, at, out, y_stride);
+            for (; left >= 1; left--, q += groups * LAM_GROUP, xs += groups, out += y_stride)
+                q14_rows(tile, cols, q, xs, groups, 1, at, out, y_stride);
         }
-        if (r < n_rows) q14_rows(tile, x, first + r, 1, at, y + r * y_stride, y_stride);
-    }
 }

@@ -3,10 +3,10 @@
 
 INLINE __m256i add_pair(__m256i sum, __m256i a, __m256i b) { return _mm256_dpwssd_avx_epi32(sum, a, b); }
 
-static void gemm_q14_vnni(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                          size_t y_stride)
+static void add_q14_vnni(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                         size_t y_stride)
 {
-    gemm_q14(tile, x, first, n_rows, y, y_stride);
+    add_q14(tiles, x, first, n_rows, y, y_stride);
 }
 
 const struct lam_kernels lam_kernels_avx2vnni = {
@@ -15,7 +15,7 @@ const struct lam_kernels lam_kernels_avx2vnni = {
     .quantise14 = lam_quantise14_avx2,
     .gemm_quant = lam_gemm_quant_avx2vnni,
     .gemm_float = lam_gemm_float_avx2,
-    .gemm_q14 = gemm_q14_vnni,
+    .add_q14 = add_q14_vnni,
     .rms_norm = lam_rms_norm_avx2,
     .attention = lam_attention_avx2,
     .kv_store = lam_kv_store_avx2,

@@ -98,21 +98,33 @@ void lam_gemm_float_scalar(enum lam_dtype dtype, const uint8_t *tile, size_t col
     }
 }
 
-void lam_gemm_q14_scalar(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                         size_t y_stride)
+/* One row x of 14-bit codes times row r of a tile. */
+static float q14_product(const uint8_t *tile, size_t cols, size_t r, const int16_t *q, const float *xs)
 {
-    for (size_t n = 0; n < n_rows; n++) {
-        const int16_t *q = x->q + (first + n) * x->groups * LAM_GROUP;
-        const float *xs = x->scale + (first + n) * x->groups;
-        for (size_t r = 0; r < LAM_TILE_ROWS; r++) {
-            float acc = 0.0f;
-            for (size_t g = 0; g * LAM_GROUP < tile->cols; g++) {
-                int32_t sum = 0;
-                for (size_t k = g * LAM_GROUP; k < tile->cols && k < (g + 1) * LAM_GROUP; k++)
-                    sum += (int32_t)tile->q[(k / 2 * LAM_TILE_ROWS + r) * 2 + k % 2] * q[k];
-                acc = acc + (float)sum * (tile->scale[g * LAM_TILE_ROWS + r] * xs[g]);
-            }
-            y[n * y_stride + r] = acc;
+    float acc = 0.0f;
+    for (size_t g = 0; g * LAM_GROUP < cols; g++, tile += lam_q14_tile_bytes(LAM_GROUP)) {
+        float scale;
+        int32_t sum = 0;
+        memcpy(&scale, tile + 4 * r, sizeof scale);
+        for (size_t k = 0; k < LAM_GROUP && g * LAM_GROUP + k < cols; k++) {
+            int16_t w;
+            memcpy(&w, tile + 64 + (k / 2 * LAM_TILE_ROWS + r) * 4 + k % 2 * 2, sizeof w);
+            sum += (int32_t)w * q[g * LAM_GROUP + k];
         }
+        acc = acc + (float)sum * (scale * xs[g]);
     }
+    return acc;
+}
+
+void lam_add_q14_scalar(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                        size_t y_stride)
+{
+    for (size_t t = 0; t < tiles->n; t++)
+        for (size_t n = 0; n < n_rows; n++)
+            for (size_t r = 0; r < LAM_TILE_ROWS; r++) {
+                size_t at = (first + n) * x->groups;
+                float *out = &y[n * y_stride + t * LAM_TILE_ROWS + r];
+                *out = *out + q14_product(tiles->bytes + t * lam_q14_tile_bytes(tiles->cols), tiles->cols, r, x->q + at * LAM_GROUP,
+                                          x->scale + at);
+            }
 }

@@ -30,13 +30,15 @@ struct lam_q14_rows {
     size_t n_rows, groups;
 };
 
-/* A tile of 16 rows of an adapter factor f[rows, cols] in 14 bits. Columns go in pairs:
- * q[pair][row][2], pairs = ceil(cols / 2), an odd last column padded by 0; scale[group][row], groups of 32 columns. */
-struct lam_q14_tile {
-    const int16_t *q;
-    const float *scale;
-    size_t cols;
+/* Tiles of 16 rows of an adapter factor f[rows, cols] in 14 bits, one after the other. In a tile group follows group of 32 columns:
+ * float32 scale[16 rows], then int16 q[pair][16 rows][2] for the group's columns in pairs, an odd last column padded by 0. */
+struct lam_q14_tiles {
+    const uint8_t *bytes;
+    size_t cols, n;
 };
+
+/* Bytes of a tile, or of its groups before a column that begins a group. */
+static inline size_t lam_q14_tile_bytes(size_t cols) { return 64 * ((cols + 31) / 32 + (cols + 1) / 2); }
 
 /* How K and V lie in a page of 256 positions of one layer and KV head; a page has a K part and a V part.
  *   F16, F32  K: 16 tiles [d][16] (lane = position), V: [256][d]
@@ -85,9 +87,9 @@ struct lam_kernels {
     /* The same for F32, F16 and BF16 weights and float rows x[n_rows, cols]. */
     void (*gemm_float)(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride,
                        size_t n_rows, float *y, size_t y_stride);
-    /* The same for a factor tile; rows first .. first+n_rows-1 of x. */
-    void (*gemm_q14)(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                     size_t y_stride);
+    /* y[n_rows, 16·tiles->n] += x · tilesᵀ, the product as in gemm_quant and then added; rows first .. first+n_rows-1 of x. */
+    void (*add_q14)(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                    size_t y_stride);
 
     /* y[i] = (x[i] · r) · w[i], r = 1 / sqrt(Σx²/n + eps). y may be x. */
     void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *y);

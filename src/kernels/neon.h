@@ -13,8 +13,8 @@ void lam_gemm_quant_neon(enum lam_dtype dtype, const uint8_t *tile, const struct
 void lam_gemm_quant_neondot(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride);
 void lam_gemm_float_neon(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride, size_t n_rows,
                          float *y, size_t y_stride);
-void lam_gemm_q14_neon(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                       size_t y_stride);
+void lam_add_q14_neon(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                      size_t y_stride);
 bool lam_quantise8_neon(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
 void lam_attention_neon(const struct lam_attention *a);
 void lam_attention_neondot(const struct lam_attention *a);

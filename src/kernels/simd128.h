@@ -12,8 +12,8 @@
 void lam_gemm_quant_simd128(enum lam_dtype dtype, const uint8_t *tile, const struct lam_q8_rows *x, float *y, size_t y_stride);
 void lam_gemm_float_simd128(enum lam_dtype dtype, const uint8_t *tile, size_t cols, const float *x, size_t x_stride,
                             size_t n_rows, float *y, size_t y_stride);
-void lam_gemm_q14_simd128(const struct lam_q14_tile *tile, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
-                          size_t y_stride);
+void lam_add_q14_simd128(const struct lam_q14_tiles *tiles, const struct lam_q14_rows *x, size_t first, size_t n_rows, float *y,
+                         size_t y_stride);
 bool lam_quantise8_simd128(const float *x, size_t cols, int8_t *q, float *scale, int32_t *half);
 bool lam_quantise14_simd128(const float *x, size_t cols, int16_t *q, float *scale);
 void lam_rms_norm_simd128(const float *x, const float *w, size_t n, float eps, float *y);

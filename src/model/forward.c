@@ -121,7 +121,7 @@ static void embed_adapters(struct lam_forward *f, const struct lam_row *row, flo
         const struct lam_lora *m = slot->ops[o].lora;
         const float *a = m->embedding_a + (size_t)row->token * m->rank;
         for (size_t i = 0; i < f->model->config.d_model; i += LAM_TILE_ROWS) {
-            const float *tile = (const float *)(const void *)lam_factor_float_tile(&m->b, i / LAM_TILE_ROWS);
+            const float *tile = lam_factor_float_tile(&m->b, i / LAM_TILE_ROWS);
             for (size_t r = 0; r < LAM_TILE_ROWS && i + r < f->model->config.d_model; r++) {
                 float sum = 0.0f;
                 for (uint32_t k = 0; k < m->rank; k++) sum = sum + tile[k * LAM_TILE_ROWS + r] * (slot->ops[o].scale * a[k]);
@@ -274,17 +274,16 @@ static lam_code ffn_block(struct lam_forward *f, lam_error *err)
     return LAM_OK;
 }
 
-/* True if every one of n floats is finite. */
+/* True if every one of n floats is finite: 0 times another is not a number. */
 static bool all_finite(const float *x, size_t n)
 {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffff;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest < 0x7f800000;
+    float lane[16] = {0}, sum = 0.0f;
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t k = 0; k < 16; k++) lane[k] = lane[k] + x[i + k] * 0.0f;
+    for (; i < n; i++) sum = sum + x[i] * 0.0f;
+    for (size_t k = 0; k < 16; k++) sum = sum + lane[k];
+    return sum == 0.0f;
 }
 
 /* The last norm of every row, so that a row's end doesn't hang on who wants its logits; the wanted rows come first in h. */

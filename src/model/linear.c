@@ -83,6 +83,22 @@ static void each_delta(struct job *j, delta_fn visit, void *context)
 
 static size_t groups_of(size_t n) { return (n + LAM_GROUP - 1) / LAM_GROUP; }
 
+#define ASK_BYTES ((size_t)12 << 10) /* the kernels' own prefetch takes over from here */
+
+/* Factors lie apart from the base's stream: a thread asks for what it will read before it does something else. */
+static void ask_for(const uint8_t *bytes, size_t n)
+{
+    for (size_t line = 0; line < n; line += 64) __builtin_prefetch(bytes + line, 0, 2);
+}
+
+static void ask_for_a(const struct lam_delta *d, size_t tile)
+{
+    const struct lam_factor *a = &d->op->lora->a;
+    if (!a->quantised || tile >= tiles_of(a->rows)) return;
+    size_t bytes = lam_q14_tile_bytes(a->cols);
+    ask_for(lam_factor_q14(a, tile, 1).bytes, bytes < ASK_BYTES ? bytes : ASK_BYTES);
+}
+
 /* Needs of all deltas together, counted before anything is laid out. */
 struct needs {
     size_t n_deltas, t_floats, tq_codes;
@@ -126,6 +142,7 @@ static lam_code lay_deltas(struct job *j, lam_error *err)
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapter operators", needs.n_deltas);
     each_delta(j, lay_delta, &laid);
     s->n_deltas = laid.n_deltas;
+    for (size_t i = 0; i < s->n_deltas; i++) ask_for_a(&s->deltas[i], 0);
     return LAM_OK;
 }
 
@@ -161,6 +178,16 @@ static void quantise_row(void *context, size_t i, unsigned thread)
     if (!ok) atomic_store_explicit(&j->call->failed[i], true, memory_order_relaxed);
 }
 
+static void ask_for_b(const struct job *j, size_t linear, size_t from, size_t to)
+{
+    for (size_t i = 0; i < j->s->n_deltas; i++) {
+        const struct lam_overlay_op *op = j->s->deltas[i].op;
+        if (j->s->deltas[i].linear != linear || !op->lora->b.quantised) continue;
+        struct lam_q14_tiles b = lam_factor_q14(&op->lora->b, from, to - from);
+        ask_for(b.bytes, b.n * lam_q14_tile_bytes(b.cols));
+    }
+}
+
 /* t = A x of one tile of A. */
 static void product_a(const struct job *j, const struct lam_delta *d, size_t tile)
 {
@@ -168,10 +195,11 @@ static void product_a(const struct job *j, const struct lam_delta *d, size_t til
     const struct lam_factor *a = &d->op->lora->a;
     float *out = d->t + tile * LAM_TILE_ROWS;
     if (a->quantised) {
-        struct lam_q14_tile q14 = lam_factor_q14_tile(a, tile);
-        j->kernels->gemm_q14(&q14, &j->s->q14, d->first, d->n_rows, out, d->t_stride);
+        struct lam_q14_tiles q14 = lam_factor_q14(a, tile, 1);
+        for (size_t i = 0; i < d->n_rows; i++) memset(out + i * d->t_stride, 0, LAM_TILE_ROWS * sizeof *out);
+        j->kernels->add_q14(&q14, &j->s->q14, d->first, d->n_rows, out, d->t_stride);
     } else {
-        j->kernels->gemm_float(LAM_F32, lam_factor_float_tile(a, tile), a->cols, c->x + d->first * c->x_stride, c->x_stride, d->n_rows,
+        j->kernels->gemm_float(LAM_F32, (const uint8_t *)lam_factor_float_tile(a, tile), a->cols, c->x + d->first * c->x_stride, c->x_stride, d->n_rows,
                                out, d->t_stride);
     }
 }
@@ -197,6 +225,7 @@ static void work_on_a(struct job *j)
         const struct lam_delta *d = s->deltas;
         size_t tile = i;
         for (; tile >= tiles_of(d->op->lora->a.rows); d++) tile -= tiles_of(d->op->lora->a.rows);
+        ask_for_a(d, tile + 1);
         product_a(j, d, tile);
         if (atomic_fetch_add(&j->done_a, 1) + 1 < j->n_a) continue;
         for (size_t k = 0; k < s->n_deltas; k++) scale_t(j, &s->deltas[k]);
@@ -225,27 +254,32 @@ static void product(const struct job *j, const struct lam_linear *l, size_t from
     }
 }
 
-/* y += B t of one operator for one tile, whose columns begin at y; out[n_rows, 16] is scratch. */
-static void add_delta(const struct job *j, const struct lam_delta *d, size_t tile, float *y, size_t y_stride, float *out)
+/* y += B t of one operator with float factors for one tile, whose columns begin at y; out[n_rows, 16] is scratch. */
+static void add_float_delta(const struct job *j, const struct lam_delta *d, size_t tile, float *y, size_t y_stride, float *out)
 {
     const struct lam_factor *b = &d->op->lora->b;
-    if (b->quantised) {
-        struct lam_q14_tile q14 = lam_factor_q14_tile(b, tile);
-        j->kernels->gemm_q14(&q14, &d->tq, 0, d->n_rows, out, LAM_TILE_ROWS);
-    } else {
-        j->kernels->gemm_float(LAM_F32, lam_factor_float_tile(b, tile), b->cols, d->t, d->t_stride, d->n_rows, out, LAM_TILE_ROWS);
-    }
+    j->kernels->gemm_float(LAM_F32, (const uint8_t *)lam_factor_float_tile(b, tile), b->cols, d->t, d->t_stride, d->n_rows, out,
+                           LAM_TILE_ROWS);
     for (size_t r = 0; r < d->n_rows; r++) {
-        float *row = y + (d->first + r) * y_stride;
+        float *row = y + r * y_stride;
         for (size_t k = 0; k < LAM_TILE_ROWS; k++) row[k] = row[k] + out[r * LAM_TILE_ROWS + k];
     }
 }
 
+/* y += B t of every operator of a linear, in order. */
 static void add_deltas(struct job *j, size_t linear, size_t from, size_t to, struct view v, float *out)
 {
-    for (size_t i = 0; i < j->s->n_deltas; i++)
-        if (j->s->deltas[i].linear == linear)
-            for (size_t t = from; t < to; t++) add_delta(j, &j->s->deltas[i], t, v.y + (t - from) * LAM_TILE_ROWS, v.stride, out);
+    for (size_t i = 0; i < j->s->n_deltas; i++) {
+        const struct lam_delta *d = &j->s->deltas[i];
+        float *y = v.y + d->first * v.stride;
+        if (d->linear != linear) continue;
+        if (d->op->lora->b.quantised) {
+            struct lam_q14_tiles b = lam_factor_q14(&d->op->lora->b, from, to - from);
+            j->kernels->add_q14(&b, &d->tq, 0, d->n_rows, y, v.stride);
+        } else {
+            for (size_t t = from; t < to; t++) add_float_delta(j, d, t, y + (t - from) * LAM_TILE_ROWS, v.stride, out);
+        }
+    }
 }
 
 /* y += bias, each row with its own overlay's bias or the base's. */
@@ -278,6 +312,7 @@ static void run_item(void *context, size_t item, unsigned thread)
         views[l] = c->linears[l].y ? (struct view){c->linears[l].y + from * LAM_TILE_ROWS, c->linears[l].y_stride}
                                    : (struct view){scratch + c->n_rows * LAM_TILE_ROWS, j->chunk[l] * LAM_TILE_ROWS};
     if (j->n_a) work_on_a(j);
+    for (size_t l = first; l <= last && j->n_a; l++) ask_for_b(j, l, from, to);
     for (size_t l = first; l <= last; l++) product(j, &c->linears[l], from, to, views[l]);
     if (j->n_a) lam_pool_wait(&j->t_ready); /* for another thread's last tile of A */
     for (size_t l = first; l <= last; l++) {
