@@ -143,10 +143,11 @@ INLINE void q14_rows(const uint8_t *tile, size_t cols, const int16_t *q, const f
     for (size_t r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
     for (size_t g = 0; g * LAM_GROUP < cols; g++, tile += lam_q14_tile_bytes(LAM_GROUP)) {
         __m512 scale = _mm512_loadu_ps(tile);
-        size_t left = cols - g * LAM_GROUP;
-        if (n_rows == 1) prefetch(tile, lam_q14_tile_bytes(LAM_GROUP));
-        if (left >= LAM_GROUP) q14_groups(tile + 64, LAM_GROUP / 2, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
-        else q14_groups(tile + 64, (left + 1) / 2, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
+        size_t left = cols - g * LAM_GROUP, pairs = left < LAM_GROUP ? (left + 1) / 2 : LAM_GROUP / 2;
+        if (n_rows == 1) prefetch(tile, 64 + 64 * pairs);
+        if (pairs == LAM_GROUP / 2) q14_groups(tile + 64, LAM_GROUP / 2, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
+        else if (pairs == LAM_GROUP / 4) q14_groups(tile + 64, LAM_GROUP / 4, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
+        else q14_groups(tile + 64, pairs, q + g * LAM_GROUP, groups * LAM_GROUP, n_rows, sum);
 #pragma GCC unroll 8
         for (size_t r = 0; r < n_rows; r++) {
             __m512 s = _mm512_mul_ps(scale, _mm512_set1_ps(xs[r * groups + g]));

@@ -7,7 +7,7 @@
 #define CHUNK 8      /* groups that share one look at the rows' scales; a K block */
 #define UNITS 8      /* units of 4 columns in a group */
 #define FEW_ROWS 8   /* rows, at most, for which a group is decoded straight into the product */
-#define MANY_ROWS 12 /* from here on it pays to keep decoded chunks (measured) */
+#define MANY_ROWS 17 /* from here on it pays to keep decoded chunks (measured) */
 #define ROW_BLOCK 8  /* rows of activations for which a group stays in registers */
 
 /* One group of 16 rows. */
@@ -389,7 +389,7 @@ INLINE void few_rows(enum lam_dtype dtype, enum lam_form form, const uint8_t *ti
             for (size_t i = 0; i < block_groups; i++) {
                 const struct terms *t = dtype == LAM_Q6_K ? terms : forget(terms); /* measured */
                 struct group w;
-                prefetch(tile + i * group_bytes, group_bytes);
+                if (i % 2 == 0) prefetch(tile + i * group_bytes, block_groups == 1 ? group_bytes : 2 * group_bytes);
                 decode(dtype, &block, i, in_place(dtype, i), &w);
 #pragma GCC unroll 8
                 for (size_t r = 0; r < n_rows; r++) {

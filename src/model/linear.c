@@ -33,7 +33,11 @@ struct job {
     atomic_bool t_ready;
 };
 
-#define ITEM_BYTES ((size_t)64 << 10)   /* weights that one item reads: enough to hide the claim, small enough to share out evenly */
+/* Weights that one item reads: a share of what there is, for an even end, and long runs, because each change from the base's stream to
+ * the adapters' and back costs about a tenth of a microsecond. */
+#define ITEMS_A_THREAD 8
+#define ITEM_LEAST ((size_t)16 << 10)
+#define ITEM_MOST ((size_t)512 << 10)
 #define SERIAL_WORK ((size_t)128 << 10) /* weight bytes times rows below which waking threads costs more than it saves */
 #define SERIAL_ROWS ((size_t)8192)      /* elements of x below which the caller quantises them alone */
 
@@ -322,14 +326,16 @@ static void run_item(void *context, size_t item, unsigned thread)
     if (c->done) c->done(c->context, from * LAM_TILE_ROWS, (to - from) * LAM_TILE_ROWS, views[0].y, views[0].stride);
 }
 
-static void cut_items(struct job *j)
+/* bytes: weights of all linears together. */
+static void cut_items(struct job *j, size_t bytes, unsigned n_threads)
 {
     const struct lam_linear_call *c = j->call;
-    size_t joined = 0;
+    size_t joined = 0, item = bytes / (n_threads * ITEMS_A_THREAD);
+    item = item < ITEM_LEAST ? ITEM_LEAST : item > ITEM_MOST ? ITEM_MOST : item;
     for (size_t l = 0; l < c->n; l++) joined += c->linears[l].w->stride;
     for (size_t l = 0; l < c->n; l++) {
-        size_t bytes = c->done ? joined : c->linears[l].w->stride;
-        j->chunk[l] = bytes >= ITEM_BYTES ? 1 : ITEM_BYTES / bytes;
+        size_t stride = c->done ? joined : c->linears[l].w->stride;
+        j->chunk[l] = stride >= item ? 1 : item / stride;
         j->first_item[l + 1] = j->first_item[l] + (tiles_of(c->linears[l].w->rows) + j->chunk[l] - 1) / j->chunk[l];
     }
 }
@@ -347,16 +353,16 @@ lam_code lam_linear_run(struct lam_linear_scratch *s, struct lam_pool *pool, con
                         const struct lam_linear_call *c, lam_error *err)
 {
     struct job j = {.call = c, .s = s, .kernels = kernels, .cols = c->linears[0].w->cols};
-    size_t work = 0;
+    size_t bytes = 0;
     for (size_t l = 0; l < c->n; l++) {
         const struct lam_matrix *w = c->linears[l].w;
         j.need_q8 |= lam_dtype_is_quantised(w->dtype);
-        work += tiles_of(w->rows) * w->stride;
+        bytes += tiles_of(w->rows) * w->stride;
     }
-    cut_items(&j);
+    cut_items(&j, bytes, lam_pool_threads(pool));
     LAM_TRY(lay_deltas(&j, err));
     LAM_TRY(reserve_inputs(&j, lam_pool_threads(pool), err));
-    bool serial = work * c->n_rows < SERIAL_WORK;
+    bool serial = bytes * c->n_rows < SERIAL_WORK;
     if (j.need_q8 || j.need_q14) run(pool, serial || c->n_rows * j.cols < SERIAL_ROWS, c->n_rows, quantise_row, &j);
     run(pool, serial, j.first_item[c->done ? 1 : c->n], run_item, &j);
     return LAM_OK;
