@@ -231,7 +231,7 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     program, rules = Program(build / "lamina"), make_rules()
     sources = "\n".join(read(ROOT / f) for f in FILES
-                        if f.endswith((".c", ".h", ".mjs", ".mk")) and f.split("/")[0] in ("src", "include", "cli", "wasm", "fuzz"))
+                        if f.endswith((".c", ".h", ".mjs", ".mk")) and f.split("/")[0] in ("src", "include", "cli", "wasm", "fuzz", "tests"))
     sources += read(ROOT / "Makefile") + "\n".join(read(p) for p in (ROOT / "tools").rglob("*.py"))
     if codes_table() not in read(ROOT / "docs/c-api.md"):
         report(ROOT / "docs/c-api.md", "its table of error codes is not error.h's: tools/check_docs.py --write")

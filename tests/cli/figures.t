@@ -76,7 +76,7 @@ A figure is the median of its runs; the share is the bytes of the tensors over w
   > print(all(abs(r / s - 1) < 1e-6 for r, s in zip(ratios, decode["ratio_to_base"]["runs"])))
   > share = base["weight_bytes"] * base["tokens_per_second"]["median"] / told["bandwidth_bytes_per_second"]["median"]
   > print(abs(share / base["share_of_bandwidth"] - 1) < 1e-6)'
-  ['adapter_bytes', 'adapters', 'bandwidth_bytes_per_second', 'composition_id', 'isa', 'kv_bytes_per_token', 'kv_format', 'machine', 'memory', 'model', 'rates', 'runs', 'threads', 'weight_bytes']
+  ['adapter_bytes', 'adapters', 'bandwidth_bytes_per_second', 'bytes', 'composition_id', 'isa', 'kv_bytes_per_token', 'kv_format', 'machine', 'memory', 'model', 'rates', 'runs', 'threads', 'weight_bytes']
   [('decode', True, 128), ('decode', False, 128)] 3
   True True True
   True

@@ -146,7 +146,7 @@ So it is for the program in WebAssembly (where it is built), which cannot find i
 
 A forced instruction set changes no bit; one that is unknown is refused.
 
-  $ for isa in scalar avx2 avx512; do LAMINA_ISA=$isa lamina logits stories.slm -p Once -q 2>/dev/null; done | sort -u | wc -l
+  $ for isa in scalar avx2 avx2-vnni avx512; do LAMINA_ISA=$isa lamina logits stories.slm -p Once -q 2>/dev/null; done | sort -u | wc -l
   2
   $ LAMINA_ISA=mmx lamina run stories.slm -p Hi
   lamina: instruction set mmx: unknown; .* \(LAM_E_ISA\) (re)
