@@ -5,8 +5,8 @@
 
 #include "open.h"
 #include "progress.h"
+#include "series.h"
 
-#define BENCH_MOST_RUNS 100
 #define BENCH_MOST_SESSIONS 64
 #define BENCH_MOST_RATES 16
 
@@ -16,16 +16,6 @@ enum bench_part {
     BENCH_SWITCH = 64, BENCH_LOAD = 128, BENCH_MEMORY = 256, BENCH_ALL = 511
 };
 const char *bench_part_name(enum bench_part part);
-
-/* A figure, a value a run. */
-struct series {
-    double values[BENCH_MOST_RUNS];
-    size_t n;
-};
-void series_add(struct series *s, double value);
-double series_median(const struct series *s); /* 0 for an empty series */
-double series_least(const struct series *s);
-double series_most(const struct series *s);
 
 /* Tokens through sessions, a feed (prefill) or a pass a token. */
 struct bench_rate {
