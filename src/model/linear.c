@@ -26,11 +26,11 @@ struct job {
     bool need_q8, need_q14, biased;
     size_t chunk[LAM_LINEAR_MAX], first_item[LAM_LINEAR_MAX + 1]; /* tiles per item of each linear, and its first item */
     /* The A factors' tiles, numbered through all deltas, are claimed before an item's own work; t is whole once all are done. */
-    size_t tile_out_floats; /* scratch of a thread */
     size_t n_a;
     _Alignas(64) atomic_size_t next_a;
     atomic_size_t done_a;
     atomic_bool t_ready;
+    size_t tile_out_floats; /* scratch of a thread */
 };
 
 /* Weights that one item reads: a share of what there is, for an even end, and long runs, because each change from the base's stream to
