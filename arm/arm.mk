@@ -22,10 +22,10 @@ arm-tests: $(ARM_TESTS)
 
 $(AB)/src/kernels/%_neondot.o: ISA = -march=armv8.2-a+dotprod
 
-$(AT)/libzstd/%.o: FLAGS = -DXXH_NAMESPACE=ZSTD_ -DZSTD_DISABLE_ASM -DZSTD_LEGACY_SUPPORT=0
-$(AT)/jansson/%.o: FLAGS = -DHAVE_CONFIG_H -Iwasm/config/jansson -D_DEFAULT_SOURCE
-$(AT)/pcre2/%.o: FLAGS = -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 -Iwasm/config/pcre2 -I$(WT)/include
-$(AT)/utf8proc/%.o: FLAGS = -DUTF8PROC_STATIC
+$(AT)/libzstd/%.o: FLAGS = $(ZSTD_FLAGS)
+$(AT)/jansson/%.o: FLAGS = $(JANSSON_FLAGS)
+$(AT)/pcre2/%.o: FLAGS = $(PCRE2_FLAGS)
+$(AT)/utf8proc/%.o: FLAGS = $(UTF8PROC_FLAGS)
 
 # No speed is measured here, and -O1 compiles faster.
 $(ARM_THIRD_PARTY): $(AT)/%.o: $(WT)/%.c

@@ -43,10 +43,15 @@ PCRE2_SRC := $(patsubst %,pcre2/src/pcre2_%.c,auto_possess chartables compile co
 UTF8PROC_SRC := utf8proc/utf8proc.c
 THIRD_PARTY := $(patsubst %.c,$(WT)/%.o,$(ZSTD_SRC) $(JANSSON_SRC) $(PCRE2_SRC) $(UTF8PROC_SRC))
 
-$(WT)/libzstd/%.o: FLAGS = -DXXH_NAMESPACE=ZSTD_ -DZSTD_DISABLE_ASM -DZSTD_LEGACY_SUPPORT=0
-$(WT)/jansson/%.o: FLAGS = -DHAVE_CONFIG_H -Iwasm/config/jansson -D_DEFAULT_SOURCE
-$(WT)/pcre2/%.o: FLAGS = -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 -Iwasm/config/pcre2 -I$(WT)/include
-$(WT)/utf8proc/%.o: FLAGS = -DUTF8PROC_STATIC
+# Of each library, for arm/arm.mk, too.
+ZSTD_FLAGS     = -DXXH_NAMESPACE=ZSTD_ -DZSTD_DISABLE_ASM -DZSTD_LEGACY_SUPPORT=0
+JANSSON_FLAGS  = -DHAVE_CONFIG_H -Iwasm/config/jansson -D_DEFAULT_SOURCE
+PCRE2_FLAGS    = -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 -Iwasm/config/pcre2 -I$(WT)/include
+UTF8PROC_FLAGS = -DUTF8PROC_STATIC
+$(WT)/libzstd/%.o: FLAGS = $(ZSTD_FLAGS)
+$(WT)/jansson/%.o: FLAGS = $(JANSSON_FLAGS)
+$(WT)/pcre2/%.o: FLAGS = $(PCRE2_FLAGS)
+$(WT)/utf8proc/%.o: FLAGS = $(UTF8PROC_FLAGS)
 
 wasm: $(WB)/lamina.wasm $(WB)/lamina-relaxed.wasm
 
