@@ -1,27 +1,11 @@
-#include "adapter/adapter.h"
-#include "adapter/factor.h"
+#include "adapter/opening.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "tensor/decode.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of an adapter file while it is opened. */
-struct opening {
-    const char *path;
-    struct lam_slm *file;
-    const struct lam_base_targets *base;
-    struct lam_adapter *adapter;
-    size_t n_used;
-};
-
-double lam_lora_scale(const struct lam_lora *m)
-{
-    return m->alpha / (m->rank_stabilised ? sqrt((double)m->rank) : (double)m->rank);
-}
+#define MAX_INVOCATION 1024
 
 static int compare_name(const void *key, const void *item)
 {
@@ -38,7 +22,7 @@ const struct lam_target *lam_find_target(const struct lam_base_targets *base, co
     return bsearch(key, base->items, base->n_items, sizeof *base->items, compare_name);
 }
 
-static lam_code check_binding(const struct opening *o, bool waive, lam_error *err)
+static lam_code check_binding(const struct lam_opening *o, bool waive, lam_error *err)
 {
     const json_t *bases = json_object_get(o->file->metadata, "bases");
     if (!json_is_array(bases)) return LAM_RAISE(err, LAM_E_FORMAT, "%s: metadata lacks bases", o->path);
@@ -55,116 +39,53 @@ static lam_code check_binding(const struct opening *o, bool waive, lam_error *er
                      json_string_value(json_array_get(bases, 0)), o->base->base_digest);
 }
 
-static lam_code verify_pieces(const struct opening *o, lam_error *err)
+static lam_code verify_pieces(const struct lam_opening *o, lam_error *err)
 {
     for (size_t i = 0; i < o->file->n_pieces; i++) LAM_TRY(lam_slm_verify_piece(o->file, i, err));
     return LAM_OK;
 }
 
-/* The tensor "<target><suffix>", checked to be rows × cols; *out is NULL if it is absent. */
-static lam_code find_part(struct opening *o, const struct lam_target *target, const char *suffix, enum lam_adapter_part part,
-                          uint32_t rows, uint32_t cols, const struct lam_slm_entry **out, lam_error *err)
+/* What a module is follows from its tensors; it is one thing. */
+static lam_code open_methods(struct lam_opening *o, const json_t *item, struct lam_module *m, lam_error *err)
 {
-    char name[96];
-    snprintf(name, sizeof name, "%s%s", target->name, suffix);
-    const struct lam_slm_entry *e = *out = lam_slm_find(o->file, name);
-    if (!e) return LAM_OK;
-    if (e->dims[0] != cols || e->dims[1] != rows || e->dims[2] != 1 || e->dims[3] != 1)
-        return LAM_RAISE(err, LAM_E_SHAPE, "%s: %s has %u rows of %u, the base asks for %u of %u", o->path, name, e->dims[1],
-                         e->dims[0], rows, cols);
-    if (lam_dtype_is_quantised(e->dtype) || e->layout != LAM_LAYOUT_PLAIN)
-        return LAM_RAISE(err, LAM_E_DTYPE, "%s: %s has type %s", o->path, name, lam_dtype_info(e->dtype)->name);
-    if (e->role != ((uint32_t)target->role | (uint32_t)part << 16) || e->layer != target->layer)
-        return LAM_RAISE(err, LAM_E_FORMAT, "%s: %s has role %u, layer %u", o->path, name, e->role, e->layer);
-    o->n_used++;
-    return LAM_OK;
-}
-
-/* A whole tensor as float32, refused if a value is not finite. */
-static lam_code read_floats(const struct opening *o, const struct lam_slm_entry *e, float **out, lam_error *err)
-{
-    size_t row_bytes = 0, n;
-    lam_dtype_row_bytes(e->dtype, e->dims[0], &row_bytes);
-    float *f = lam_mul_size(e->dims[0], e->dims[1], &n) ? lam_alloc(n, sizeof *f) : NULL;
-    if (!f) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a tensor of %u by %u", o->path, e->dims[1], e->dims[0]);
-    for (size_t r = 0; r < e->dims[1]; r++) {
-        const uint8_t *row = lam_slm_tensor_data(o->file, e) + r * row_bytes;
-        if (!lam_row_is_finite(e->dtype, row, e->dims[0])) {
-            lam_free(f);
-            return LAM_RAISE(err, LAM_E_NON_FINITE, "%s: %.*s has a value that is not finite in row %zu", o->path, (int)e->name_len,
-                             o->file->names + e->name_offset, r);
-        }
-        lam_decode_row(e->dtype, row, e->dims[0], f + r * e->dims[0]);
+    enum lam_method methods[4] = {0};
+    bool factors = json_object_get(item, "rank") != NULL;
+    if (factors) {
+        LAM_TRY(lam_lora_open(o, item, m, err));
+        LAM_TRY(lam_dora_open(o, m, err));
+    } else if (json_object_size(item) != 1) {
+        return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "%s: module %s has unknown fields", o->path, m->target->name);
     }
-    *out = f;
-    return LAM_OK;
+    methods[0] = m->method, m->method = LAM_METHOD_NONE;
+    LAM_TRY(lam_ia3_open(o, m, err));
+    methods[1] = m->method, m->method = LAM_METHOD_NONE;
+    LAM_TRY(lam_sparse_open(o, m, err));
+    methods[2] = m->method, m->method = LAM_METHOD_NONE;
+    LAM_TRY(lam_dense_open(o, m, err));
+    methods[3] = m->method, m->method = LAM_METHOD_NONE;
+    for (size_t i = 0; i < 4; i++) {
+        if (!methods[i]) continue;
+        if (m->method) return LAM_RAISE(err, LAM_E_CONFLICT, "%s: %s is changed in two ways", o->path, m->target->name);
+        m->method = methods[i];
+    }
+    LAM_TRY(lam_replaced_open(o, m, err));
+    if (m->method || m->weight.tiles || m->vector || m->bias) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_MISSING_TENSOR, "%s: module %s has no tensor", o->path, m->target->name);
 }
 
-static bool all_zero(const float *f, size_t n)
+static lam_code open_module(struct lam_opening *o, const json_t *item, struct lam_module *m, lam_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        if (f[i] != 0.0f) return false;
-    return true;
-}
-
-static lam_code stage_bias(struct opening *o, const char *name, struct lam_lora *m, lam_error *err)
-{
-    const struct lam_slm_entry *e;
-    LAM_TRY(find_part(o, m->target, ".bias", LAM_PART_BIAS, 1, m->target->rows, &e, err));
-    if (!e) return LAM_OK;
-    if (!lam_role_bias(m->target->role))
-        return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: %s.bias: this module has no bias", o->path, name);
-    return read_floats(o, e, &m->bias, err);
-}
-
-static lam_code stage_factors(struct opening *o, const char *name, struct lam_lora *m, lam_error *err)
-{
-    const struct lam_target *t = m->target;
-    const struct lam_slm_entry *a, *b;
-    bool embedding = t->role == LAM_ROLE_EMBEDDING;
-    uint32_t d_out = embedding ? t->cols : t->rows;
-    LAM_TRY(find_part(o, t, ".lora_a", LAM_PART_A, embedding ? t->rows : m->rank, embedding ? m->rank : t->cols, &a, err));
-    LAM_TRY(find_part(o, t, ".lora_b", LAM_PART_B, d_out, m->rank, &b, err));
-    if (!a || !b)
-        return LAM_RAISE(err, LAM_E_MISSING_PAIR, "%s: %s has no %s", o->path, name, a ? "lora_b" : "lora_a");
-    float *values = NULL;
-    bool quantised = lam_dtype_is_quantised(t->dtype) && !embedding;
-    LAM_TRY(read_floats(o, b, &values, err));
-    m->no_effect = all_zero(values, (size_t)d_out * m->rank);
-    lam_code code = lam_factor_stage(values, d_out, m->rank, quantised, &m->b, err);
-    lam_free(values);
-    if (code != LAM_OK) return code;
-    if (embedding) return read_floats(o, a, &m->embedding_a, err);
-    LAM_TRY(read_floats(o, a, &values, err));
-    code = lam_factor_stage(values, m->rank, t->cols, quantised, &m->a, err);
-    lam_free(values);
-    return code;
-}
-
-static lam_code open_module(struct opening *o, const json_t *item, struct lam_lora *m, lam_error *err)
-{
-    const char *name = NULL, *scaling = NULL;
+    const char *name = NULL;
     size_t name_len = 0;
-    json_int_t rank = 0;
     json_error_t problem;
-    if (json_unpack_ex((json_t *)item, &problem, 0, "{s:s%,s:I,s:F,s:s}", "name", &name, &name_len, "rank", &rank, "alpha", &m->alpha,
-                       "scaling", &scaling) != 0)
+    if (json_unpack_ex((json_t *)item, &problem, 0, "{s:s%}", "name", &name, &name_len) != 0)
         return lam_json_refuse(&problem, o->path, err);
-    if (json_object_size(item) != 4) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "%s: module %s has unknown fields", o->path, name);
     m->target = lam_find_target(o->base, name, name_len);
     if (!m->target) return LAM_RAISE(err, LAM_E_UNMATCHED, "%s: the base has no module %s", o->path, name);
-    if (rank < 1 || rank > INT32_MAX)
-        return LAM_RAISE(err, LAM_E_RANK, "%s: %s has rank %lld", o->path, name, (long long)rank);
-    if (!isfinite(m->alpha)) return LAM_RAISE(err, LAM_E_NON_FINITE, "%s: %s: alpha is not finite", o->path, name);
-    m->rank = (uint32_t)rank;
-    m->rank_stabilised = strcmp(scaling, "alpha/sqrt(r)") == 0;
-    if (!m->rank_stabilised && strcmp(scaling, "alpha/r") != 0)
-        return LAM_RAISE(err, LAM_E_METHOD, "%s: %s: scaling rule %s", o->path, name, scaling);
-    LAM_TRY(stage_factors(o, name, m, err));
-    return stage_bias(o, name, m, err);
+    return open_methods(o, item, m, err);
 }
 
-static lam_code open_modules(struct opening *o, lam_error *err)
+static lam_code open_modules(struct lam_opening *o, lam_error *err)
 {
     const json_t *modules = json_object_get(o->file->metadata, "modules");
     struct lam_adapter *a = o->adapter;
@@ -178,40 +99,68 @@ static lam_code open_modules(struct opening *o, lam_error *err)
     a->n_modules = n;
     for (size_t i = 0; i < n; i++) {
         LAM_TRY(open_module(o, json_array_get(modules, i), &a->modules[i], err));
-        if (i && strcmp(a->modules[i - 1].target->name, a->modules[i].target->name) >= 0)
-            return LAM_RAISE(err, LAM_E_DUPLICATE, "%s: module %s occurs twice or out of order", o->path, a->modules[i].target->name);
-        size_t bytes_a = 0, bytes_b = 0;
-        lam_factor_bytes(a->modules[i].a.rows, a->modules[i].a.cols, a->modules[i].a.quantised, &bytes_a);
-        lam_factor_bytes(a->modules[i].b.rows, a->modules[i].b.cols, a->modules[i].b.quantised, &bytes_b);
-        a->bytes += bytes_a + bytes_b;
+        int order = i ? strcmp(a->modules[i - 1].target->name, a->modules[i].target->name) : -1;
+        if (order == 0) return LAM_RAISE(err, LAM_E_DUPLICATE, "%s: module %s occurs twice", o->path, a->modules[i].target->name);
+        if (order > 0) return LAM_RAISE(err, LAM_E_ORDER, "%s: module %s is out of order", o->path, a->modules[i].target->name);
     }
     if (o->n_used != o->file->n_entries)
         return LAM_RAISE(err, LAM_E_UNMATCHED, "%s: %zu of %zu tensors belong to no module", o->path,
                          o->file->n_entries - o->n_used, o->file->n_entries);
     a->n_tensors = o->n_used;
+    a->bytes = o->bytes;
     return LAM_OK;
 }
 
-static lam_code open_from(struct opening *o, bool waive, lam_error *err)
+/* "activation": { "invocation": [token, …] } */
+static lam_code open_activation(struct lam_opening *o, lam_error *err)
+{
+    const json_t *activation = json_object_get(o->file->metadata, "activation"), *list = json_object_get(activation, "invocation");
+    size_t n = json_array_size(list);
+    if (!activation) return LAM_OK;
+    if (n == 0 || n > MAX_INVOCATION || json_object_size(activation) != 1)
+        return LAM_RAISE(err, LAM_E_FORMAT, "%s: an activation is an invocation of 1 to %d tokens", o->path, MAX_INVOCATION);
+    o->adapter->invocation = lam_alloc(n, sizeof *o->adapter->invocation);
+    if (!o->adapter->invocation) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", o->path);
+    o->adapter->n_invocation = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *token = json_array_get(list, i);
+        if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) > INT32_MAX)
+            return LAM_RAISE(err, LAM_E_TOKEN, "%s: token %zu of the invocation is no token", o->path, i);
+        o->adapter->invocation[i] = (uint32_t)json_integer_value(token);
+    }
+    return LAM_OK;
+}
+
+static lam_code check_method(const struct lam_opening *o, lam_error *err)
+{
+    static const char *const known[] = {"lora", "dora", "ia3", "sparse", "dense"};
+    const char *method = json_string_value(json_object_get(o->file->metadata, "method"));
+    for (size_t i = 0; method && i < sizeof known / sizeof *known; i++)
+        if (strcmp(method, known[i]) == 0) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_METHOD, "%s: adapter method %s", o->path, method ? method : "missing");
+}
+
+static lam_code open_from(struct lam_opening *o, bool waive, lam_error *err)
 {
     if (o->file->kind != LAM_SLM_ADAPTER) return LAM_RAISE(err, LAM_E_FORMAT, "%s is a base, not an adapter", o->path);
-    const char *method = json_string_value(json_object_get(o->file->metadata, "method"));
     const char *name = json_string_value(json_object_get(o->file->metadata, "name"));
-    if (!method || strcmp(method, "lora") != 0)
-        return LAM_RAISE(err, LAM_E_METHOD, "%s: adapter method %s", o->path, method ? method : "missing");
+    LAM_TRY(check_method(o, err));
     LAM_TRY(check_binding(o, waive, err));
     LAM_TRY(verify_pieces(o, err));
     o->adapter->name = lam_strdup(name ? name : lam_path_base(o->path));
-    if (!o->adapter->name) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", o->path);
+    o->adapter->path = lam_strdup(o->path);
+    memcpy(o->adapter->file_root, o->file->file_root, sizeof o->adapter->file_root);
+    if (!o->adapter->name || !o->adapter->path) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", o->path);
     lam_clean_line(o->adapter->name);
     LAM_TRY(lam_adapter_digest(o->file, o->adapter->digest, err));
+    LAM_TRY(open_activation(o, err));
     return open_modules(o, err);
 }
 
 lam_code lam_adapter_open(const char *path, const struct lam_base_targets *base, bool waive, struct lam_adapter **out, lam_error *err)
 {
     *out = NULL;
-    struct opening o = {.path = path, .base = base, .adapter = lam_alloc(1, sizeof *o.adapter)};
+    struct lam_opening o = {.path = path, .base = base, .adapter = lam_alloc(1, sizeof *o.adapter)};
     if (!o.adapter) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     lam_code code = lam_slm_open(path, &o.file, err);
     if (code == LAM_OK) code = open_from(&o, waive, err);
@@ -225,12 +174,41 @@ void lam_adapter_free(struct lam_adapter *a)
 {
     if (!a) return;
     for (size_t i = 0; i < a->n_modules; i++) {
-        lam_factor_release(&a->modules[i].a);
-        lam_factor_release(&a->modules[i].b);
-        lam_free(a->modules[i].embedding_a);
-        lam_free(a->modules[i].bias);
+        struct lam_module *m = &a->modules[i];
+        lam_lora_release(&m->lora);
+        lam_dora_release(&m->dora);
+        lam_sparse_release(&m->sparse);
+        lam_free_aligned((uint8_t *)m->dense.tiles);
+        lam_free_aligned((uint8_t *)m->weight.tiles);
+        lam_free(m->ia3);
+        lam_free(m->vector);
+        lam_free(m->bias);
     }
+    lam_free(a->invocation);
+    lam_free(a->path);
     lam_free(a->modules);
     lam_free(a->name);
     lam_free(a);
+}
+
+lam_code lam_adapter_reads_base(const char *path, bool *reads, lam_error *err)
+{
+    struct lam_slm *file;
+    *reads = false;
+    LAM_TRY(lam_slm_open(path, &file, err));
+    for (size_t i = 0; i < file->n_entries; i++) *reads |= file->entries[i].role >> 16 == LAM_PART_MAGNITUDE;
+    lam_slm_close(file);
+    return LAM_OK;
+}
+
+lam_code lam_adapter_reopen(const struct lam_adapter *a, struct lam_slm **out, lam_error *err)
+{
+    LAM_TRY(lam_slm_open(a->path, out, err));
+    lam_code code = memcmp((*out)->file_root, a->file_root, sizeof a->file_root) == 0
+                        ? LAM_OK : LAM_RAISE(err, LAM_E_CHANGED, "%s is no longer the adapter that was loaded", a->path);
+    for (size_t i = 0; code == LAM_OK && i < (*out)->n_pieces; i++) code = lam_slm_verify_piece(*out, i, err);
+    if (code == LAM_OK) return LAM_OK;
+    lam_slm_close(*out);
+    *out = NULL;
+    return code;
 }

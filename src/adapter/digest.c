@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* SHA-256 of a tensor's values as little-endian float32. */
+/* SHA-256 of a tensor's values as little-endian float32; indices as they are. */
 static lam_code tensor_digest(const struct lam_slm *s, const struct lam_slm_entry *e, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
     size_t row_bytes = 0;
@@ -15,8 +15,9 @@ static lam_code tensor_digest(const struct lam_slm *s, const struct lam_slm_entr
     struct lam_sha256 hash;
     lam_sha256_init(&hash);
     for (size_t r = 0; r < e->dims[1]; r++) {
-        lam_decode_row(e->dtype, lam_slm_tensor_data(s, e) + r * row_bytes, e->dims[0], row);
-        lam_sha256_update(&hash, row, e->dims[0] * sizeof *row);
+        const uint8_t *stored = lam_slm_tensor_data(s, e) + r * row_bytes;
+        if (e->dtype != LAM_I32) lam_decode_row(e->dtype, stored, e->dims[0], row);
+        lam_sha256_update(&hash, e->dtype == LAM_I32 ? (const void *)stored : row, e->dims[0] * sizeof *row);
     }
     lam_free(row);
     uint8_t digest[LAM_SHA256_BYTES];
@@ -50,10 +51,27 @@ lam_code lam_adapter_digest(const struct lam_slm *s, char out[LAM_DIGEST_TEXT], 
     json_t *whole = json_pack("{s:s,s:O,s:O,s:O,s:o}", "type", "lamina.adapter.v0", "method",
                               json_object_get(s->metadata, "method"), "bases", json_object_get(s->metadata, "bases"), "modules",
                               json_object_get(s->metadata, "modules"), "factors", factors);
+    json_t *activation = json_object_get(s->metadata, "activation");
+    if (whole && activation && json_object_set(whole, "activation", activation) != 0) {
+        json_decref(whole);
+        whole = NULL;
+    }
     if (!whole && code == LAM_OK) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
     uint8_t digest[LAM_SHA256_BYTES];
     if (code == LAM_OK) code = lam_json_digest(whole, digest, err);
     json_decref(whole);
+    if (code == LAM_OK) lam_digest_text(digest, out);
+    return code;
+}
+
+lam_code lam_adapter_factors_digest(const struct lam_slm *s, char out[LAM_DIGEST_TEXT], lam_error *err)
+{
+    uint8_t digest[LAM_SHA256_BYTES];
+    json_t *factors = json_array();
+    if (!factors) return LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
+    lam_code code = factors_json(s, factors, err);
+    if (code == LAM_OK) code = lam_json_digest(factors, digest, err);
+    json_decref(factors);
     if (code == LAM_OK) lam_digest_text(digest, out);
     return code;
 }

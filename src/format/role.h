@@ -21,12 +21,27 @@ enum lam_role {
     LAM_ROLE_POST_FFN_NORM = 35
 };
 
-/* Parts of an adapter's tensors: their role field is the changed matrix's role | part << 16. */
+/* Parts of an adapter's tensors: their role field is the changed tensor's role | part << 16. */
 enum lam_adapter_part {
-    LAM_PART_A = 1,    /* [rank, d_in]; for the embedding its transpose, [n_vocab, rank], so that a token is a row */
-    LAM_PART_B = 2,    /* [d_out, rank] */
-    LAM_PART_BIAS = 3  /* [d_out]: the new bias, in place of the base's */
+    LAM_PART_A = 1,          /* ".lora_a" [rank, d_in]; for the embedding its transpose, [n_vocab, rank], so that a token is a row */
+    LAM_PART_B = 2,          /* ".lora_b" [d_out, rank] */
+    LAM_PART_BIAS = 3,       /* ".bias" [d_out]: the new bias, in place of the base's */
+    LAM_PART_MAGNITUDE = 4,  /* ".lora_magnitude" [d_out]: DoRA's m */
+    LAM_PART_B_BIAS = 5,     /* ".lora_b_bias" [d_out]: added to B (A x) before it is scaled */
+    LAM_PART_IA3_OUTPUT = 6, /* ".ia3_output" [d_out]: l of an IA³ module that scales what comes out */
+    LAM_PART_IA3_INPUT = 7,  /* ".ia3_input" [d_in]: l of one that scales what goes in */
+    LAM_PART_STARTS = 8,     /* ".delta_starts" I32 [d_out + 1]: row r of a sparse delta has values starts[r] .. starts[r + 1] - 1 */
+    LAM_PART_COLUMNS = 9,    /* ".delta_columns" I32 [n]: they rise strictly within a row */
+    LAM_PART_VALUES = 10,    /* ".delta_values" [n] */
+    LAM_PART_DELTA = 11,     /* ".delta" [d_out, d_in]: a dense delta */
+    LAM_PART_WEIGHT = 12     /* ".weight" [d_out, d_in] or [n]: a matrix or a norm in place of the base's (PEFT's modules_to_save) */
 };
+
+/* What follows the module's name and a dot: "lora_a". */
+const char *lam_part_name(enum lam_adapter_part part);
+
+/* "<module>.<part>"; module: 80 bytes at most. */
+void lam_part_tensor(const char *module, enum lam_adapter_part part, char out[96]);
 
 /* True for matrices, which are tiled; false for vectors. */
 bool lam_role_is_matrix(enum lam_role role);

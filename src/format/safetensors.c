@@ -85,7 +85,7 @@ static lam_code read_dtype(const json_t *dtype, struct lam_st_tensor *t, lam_err
 {
     if (!json_is_string(dtype)) return LAM_RAISE(err, LAM_E_FORMAT, "tensor %.128s: dtype is not a string", t->name);
     const struct lam_dtype_info *info = lam_dtype_by_name(json_string_value(dtype));
-    if (!info || lam_dtype_is_quantised(info->dtype))
+    if (!info || !lam_dtype_is_float(info->dtype))
         return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.128s: type %.32s is not supported", t->name, json_string_value(dtype));
     t->dtype = info->dtype;
     return LAM_OK;

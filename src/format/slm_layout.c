@@ -20,6 +20,8 @@ lam_code lam_slm_tensor_size(const char *name, size_t name_len, enum lam_dtype d
     if (dims[0] % lam_dtype_info(dtype)->block_elements != 0)
         return LAM_RAISE(err, LAM_E_SHAPE, "tensor %.*s: rows of %u do not divide into %s blocks of %u", len, name, dims[0],
                          lam_dtype_info(dtype)->name, lam_dtype_info(dtype)->block_elements);
+    if (layout == LAM_LAYOUT_TILE16 && dtype == LAM_I32)
+        return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.*s: row tiles of type I32", len, name);
     if (layout == LAM_LAYOUT_TILE16 && n_dims != 2)
         return LAM_RAISE(err, LAM_E_SHAPE, "tensor %.*s: row tiles need 2 dimensions, not %u", len, name, n_dims);
     bool fits = layout == LAM_LAYOUT_TILE16

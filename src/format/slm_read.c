@@ -169,6 +169,8 @@ static lam_code check_entry(const struct lam_slm *s, size_t i, lam_error *err)
         if (order > 0) return LAM_RAISE(err, LAM_E_FORMAT, ".slm: directory is not sorted at tensor %.*s", len, name);
     }
     if (!lam_dtype_info(e->dtype)) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: type %u", len, name, e->dtype);
+    if (e->dtype == LAM_I32 && s->kind == LAM_SLM_BASE)
+        return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.*s of a base has type I32", len, name);
     if (e->layout != LAM_LAYOUT_PLAIN && e->layout != LAM_LAYOUT_TILE16)
         return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: layout %u", len, name, e->layout);
     if (e->flags) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "tensor %.*s: flags %#" PRIx32, len, name, e->flags);

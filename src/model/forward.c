@@ -1,11 +1,12 @@
 #include "model/forward.h"
 #include "adapter/factor.h"
+#include "adapter/sparse.h"
 #include "base/alloc.h"
 #include "kernels/math.h"
 #include "model/attend.h"
 #include "model/linear.h"
 #include "model/rope.h"
-#include "tensor/decode.h"
+#include "tensor/rows.h"
 #include "tensor/tiles.h"
 
 #include <string.h>
@@ -88,9 +89,7 @@ lam_code lam_forward_new(const struct lam_model *model, struct lam_pool *pool, c
         f->cosine[i] = rows_of(f, c->head_dim / 2, &ok);
         f->sine[i] = rows_of(f, c->head_dim / 2, &ok);
     }
-    size_t row_bytes = 0;
-    lam_dtype_row_bytes(model->embedding.dtype, model->embedding.cols, &row_bytes);
-    f->row_bytes = lam_alloc(row_bytes, 1);
+    f->row_bytes = lam_alloc(model->embedding.cols, sizeof(float)); /* no stored row is longer */
     f->overlays = lam_alloc(max_rows, sizeof *f->overlays);
     f->wanted = lam_alloc(max_rows, sizeof *f->wanted);
     f->failed = lam_alloc(max_rows, sizeof *f->failed);
@@ -114,19 +113,35 @@ static void each_row(struct lam_forward *f, lam_pool_fn fn)
     for (size_t i = 0; i < f->n_rows; i++) fn(f, i, 0);
 }
 
-static void embed_adapters(struct lam_forward *f, const struct lam_row *row, float *x)
+/* x += B (c·A of the token). */
+static void embed_low_rank(const struct lam_overlay_op *op, uint32_t token, size_t n, float *x)
 {
-    const struct lam_overlay_slot *slot = lam_overlay_slot(row->overlay, f->model->embedding.target);
+    const struct lam_lora *m = &op->module->lora;
+    const float *a = m->embedding_a + (size_t)token * m->rank;
+    for (size_t i = 0; i < n; i += LAM_TILE_ROWS) {
+        const float *tile = lam_factor_float_tile(&m->b, i / LAM_TILE_ROWS);
+        for (size_t r = 0; r < LAM_TILE_ROWS && i + r < n; r++) {
+            float sum = 0.0f;
+            for (uint32_t k = 0; k < m->rank; k++) sum = sum + tile[k * LAM_TILE_ROWS + r] * (op->scale * a[k]);
+            x[i + r] = x[i + r] + sum;
+        }
+    }
+}
+
+/* other[n] is scratch. */
+static void embed_adapters(struct lam_forward *f, const struct lam_overlay_slot *slot, uint32_t token, float *x, float *other)
+{
+    size_t n = f->model->config.d_model;
     for (size_t o = 0; o < slot->n_ops; o++) {
-        const struct lam_lora *m = slot->ops[o].lora;
-        const float *a = m->embedding_a + (size_t)row->token * m->rank;
-        for (size_t i = 0; i < f->model->config.d_model; i += LAM_TILE_ROWS) {
-            const float *tile = lam_factor_float_tile(&m->b, i / LAM_TILE_ROWS);
-            for (size_t r = 0; r < LAM_TILE_ROWS && i + r < f->model->config.d_model; r++) {
-                float sum = 0.0f;
-                for (uint32_t k = 0; k < m->rank; k++) sum = sum + tile[k * LAM_TILE_ROWS + r] * (slot->ops[o].scale * a[k]);
-                x[i + r] = x[i + r] + sum;
-            }
+        const struct lam_overlay_op *op = &slot->ops[o];
+        bool dense = op->method == LAM_METHOD_DENSE;
+        if (op->method == LAM_METHOD_LORA) {
+            embed_low_rank(op, token, n, x);
+        } else if (op->method == LAM_METHOD_SPARSE) {
+            lam_sparse_add_row(op->module, token, op->scale, x, 1);
+        } else {
+            lam_matrix_row(dense ? &op->module->dense : &op->module->weight, token, f->row_bytes, other);
+            for (size_t k = 0; k < n; k++) x[k] = x[k] + op->scale * (dense ? other[k] : other[k] - x[k]);
         }
     }
 }
@@ -134,13 +149,11 @@ static void embed_adapters(struct lam_forward *f, const struct lam_row *row, flo
 static void embed(struct lam_forward *f, size_t i)
 {
     const struct lam_config *c = &f->model->config;
-    const struct lam_matrix *e = &f->model->embedding;
     const struct lam_row *row = &f->rows[i];
+    const struct lam_overlay_slot *slot = lam_overlay_slot(row->overlay, f->model->embedding.target);
     float *x = f->x + i * f->d_stride;
-    lam_untile_row(e->dtype, e->cols, e->tiles + row->token / LAM_TILE_ROWS * e->stride, row->token % LAM_TILE_ROWS, f->row_bytes);
-    lam_decode_row(e->dtype, f->row_bytes, e->cols, x);
-    lam_residual_add_row(&e->residual, row->token, x);
-    embed_adapters(f, row, x);
+    lam_matrix_row(slot->weight ? slot->weight : &f->model->embedding, row->token, f->row_bytes, x);
+    embed_adapters(f, slot, row->token, x, f->h);
     if (c->embedding_scale != 1.0f)
         for (size_t k = 0; k < c->d_model; k++) x[k] = x[k] * c->embedding_scale;
 }
@@ -156,6 +169,14 @@ static void angles(void *context, size_t i, unsigned thread)
         lam_rope_angles(&c->rope_local, f->model->inv_freq_local, n, f->rows[i].position, f->cosine[1] + i * n, f->sine[1] + i * n);
 }
 
+/* The norm's weights for a row: its overlay's, or the base's. */
+static const float *norm_weights(const struct lam_norm *norm, const struct lam_row *row)
+{
+    if (!norm->w) return NULL;
+    const float *own = lam_overlay_slot(row->overlay, norm->target)->vector;
+    return own ? own : norm->w;
+}
+
 static const struct lam_layer *layer_of(const struct lam_forward *f) { return &f->model->layers[f->layer]; }
 
 static void attn_norm(void *context, size_t i, unsigned thread)
@@ -163,7 +184,7 @@ static void attn_norm(void *context, size_t i, unsigned thread)
     struct lam_forward *f = context;
     const struct lam_config *c = &f->model->config;
     (void)thread;
-    f->kernels->rms_norm(f->x + i * f->d_stride, layer_of(f)->attn_norm, c->d_model, c->norm_eps, f->h + i * f->d_stride);
+    f->kernels->rms_norm(f->x + i * f->d_stride, norm_weights(&layer_of(f)->attn_norm, &f->rows[i]), c->d_model, c->norm_eps, f->h + i * f->d_stride);
 }
 
 static void ffn_norm(void *context, size_t i, unsigned thread)
@@ -171,14 +192,15 @@ static void ffn_norm(void *context, size_t i, unsigned thread)
     struct lam_forward *f = context;
     const struct lam_config *c = &f->model->config;
     (void)thread;
-    f->kernels->rms_norm(f->x + i * f->d_stride, layer_of(f)->ffn_norm, c->d_model, c->norm_eps, f->h + i * f->d_stride);
+    f->kernels->rms_norm(f->x + i * f->d_stride, norm_weights(&layer_of(f)->ffn_norm, &f->rows[i]), c->d_model, c->norm_eps, f->h + i * f->d_stride);
 }
 
 /* x += h, through the norm that some architectures put after a block. */
-static void add_block(struct lam_forward *f, size_t i, const float *norm)
+static void add_block(struct lam_forward *f, size_t i, const struct lam_norm *after)
 {
     const struct lam_config *c = &f->model->config;
     float *x = f->x + i * f->d_stride, *h = f->h + i * f->d_stride;
+    const float *norm = norm_weights(after, &f->rows[i]);
     if (norm) f->kernels->rms_norm(h, norm, c->d_model, c->norm_eps, h);
     for (size_t k = 0; k < c->d_model; k++) x[k] = x[k] + h[k];
 }
@@ -186,13 +208,13 @@ static void add_block(struct lam_forward *f, size_t i, const float *norm)
 static void add_attention(void *context, size_t i, unsigned thread)
 {
     (void)thread;
-    add_block(context, i, layer_of(context)->post_attn_norm);
+    add_block(context, i, &layer_of(context)->post_attn_norm);
 }
 
 static void add_ffn(void *context, size_t i, unsigned thread)
 {
     (void)thread;
-    add_block(context, i, layer_of(context)->post_ffn_norm);
+    add_block(context, i, &layer_of(context)->post_ffn_norm);
 }
 
 /* act(gate) · up for a run of columns of every row, as soon as both are there. */
@@ -229,8 +251,8 @@ static void rotate_and_store(void *context, size_t i, unsigned thread)
     (void)thread;
     const float *cosine = f->cosine[kind] + i * n, *sine = f->sine[kind] + i * n;
     float *k = f->k + i * f->kv_stride, *v = f->v + i * f->kv_stride;
-    rotate_heads(f, f->q + i * f->q_stride, c->n_heads, l->q_norm, cosine, sine);
-    rotate_heads(f, k, c->n_kv_heads, l->k_norm, cosine, sine);
+    rotate_heads(f, f->q + i * f->q_stride, c->n_heads, norm_weights(&l->q_norm, row), cosine, sine);
+    rotate_heads(f, k, c->n_kv_heads, norm_weights(&l->k_norm, row), cosine, sine);
     size_t page = row->position / LAM_KV_PAGE, at = row->position % LAM_KV_PAGE;
     for (uint32_t h = 0; h < c->n_kv_heads; h++)
         if (!f->kernels->kv_store(row->kv->type, c->head_dim, k + (size_t)h * c->head_dim, v + (size_t)h * c->head_dim, at,
@@ -293,7 +315,7 @@ static size_t output_norms(struct lam_forward *f)
     size_t n_wanted = 0;
     for (size_t i = 0; i < f->n_rows; i++) {
         float *h = f->h + n_wanted * f->d_stride;
-        f->kernels->rms_norm(f->x + i * f->d_stride, f->model->output_norm, c->d_model, c->norm_eps, h);
+        f->kernels->rms_norm(f->x + i * f->d_stride, norm_weights(&f->model->output_norm, &f->rows[i]), c->d_model, c->norm_eps, h);
         if (!all_finite(h, c->d_model)) f->failed[i] = true;
         if (!f->rows[i].logits) continue;
         f->overlays[n_wanted] = f->rows[i].overlay;

@@ -65,3 +65,25 @@ lam_code lam_base_digest(const struct lam_slm *base, char out[LAM_DIGEST_TEXT], 
     if (code == LAM_OK) lam_digest_text(digest, out);
     return code;
 }
+
+/* Takes value over. */
+static lam_code part_digest(json_t *value, char out[LAM_DIGEST_TEXT], lam_error *err)
+{
+    uint8_t digest[LAM_SHA256_BYTES];
+    if (!value) return LAM_RAISE(err, LAM_E_NO_MEMORY, "base digest");
+    lam_code code = lam_json_digest(value, digest, err);
+    json_decref(value);
+    if (code == LAM_OK) lam_digest_text(digest, out);
+    return code;
+}
+
+lam_code lam_base_parts(const struct lam_slm *base, struct lam_base_parts *out, lam_error *err)
+{
+    json_t *config_json = json_object_get(base->metadata, "config");
+    struct lam_config config;
+    LAM_TRY(lam_config_from_json(config_json, &config, err));
+    lam_digest_text(base->weights_root, out->weights);
+    LAM_TRY(part_digest(directory_json(base), out->layout, err));
+    LAM_TRY(part_digest(json_incref(config_json), out->config, err));
+    return part_digest(target_map_json(config.arch), out->targets, err);
+}

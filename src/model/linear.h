@@ -31,6 +31,8 @@ struct lam_linear_scratch {
     size_t tq_codes;
     float *tile_out;                    /* [threads, what a thread needs] */
     size_t tile_out_floats;
+    float *scaled;                      /* [n_rows, x_stride]: x times what IA³ scales it by */
+    size_t scaled_floats;
 };
 
 void lam_linear_scratch_release(struct lam_linear_scratch *s);

@@ -80,9 +80,31 @@ static lam_code bind_bias(struct binder *b, enum lam_role role, uint32_t layer, 
     return bind_vector(b, role, layer, 0.0f, out, err);
 }
 
-static lam_code bind_norm(struct binder *b, enum lam_role role, uint32_t layer, const float **out, lam_error *err)
+/* The next target, under a tensor's name without ".weight"; matrices and norms get their pointers to it in link_targets. */
+static void add_target(struct binder *b, const char *tensor, struct lam_target target)
 {
-    return bind_vector(b, role, layer, b->model->config.norm_offset, out, err);
+    struct lam_model *m = b->model;
+    const char *ending = strstr(tensor, ".weight");
+    size_t len = ending ? (size_t)(ending - tensor) : strlen(tensor);
+    memcpy(b->next_name, tensor, len);
+    b->next_name[len] = 0;
+    target.name = b->next_name;
+    m->target_items[m->targets.n_items++] = target;
+    b->next_name += len + 1;
+}
+
+static lam_code bind_norm(struct binder *b, enum lam_role role, uint32_t layer, struct lam_norm *out, lam_error *err)
+{
+    const struct lam_model *m = b->model;
+    float offset = m->config.norm_offset;
+    LAM_TRY(bind_vector(b, role, layer, offset, &out->w, err));
+    if (!out->w) return LAM_OK;
+    const struct lam_slm_entry *e = m->vector_list[m->n_vectors - 1].entry;
+    char name[64];
+    lam_tensor_name(lam_arch_find(m->config.arch, role), layer, name);
+    add_target(b, name, (struct lam_target){.role = role, .layer = layer, .rows = 1, .cols = e->dims[0], .dtype = e->dtype, .vector = out->w,
+                                            .offset = offset});
+    return LAM_OK;
 }
 
 static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer, struct lam_matrix *out, lam_error *err)
@@ -97,12 +119,7 @@ static lam_code bind_matrix(struct binder *b, enum lam_role role, uint32_t layer
     lam_tile_stride(out->dtype, out->cols, &out->stride);
     LAM_TRY(lam_slm_residual(m->file, e, &out->residual, err));
     m->float_weights &= !lam_dtype_is_quantised(e->dtype);
-    size_t len = strlen(name) - strlen(".weight");
-    memcpy(b->next_name, name, len);
-    b->next_name[len] = 0;
-    m->target_items[m->targets.n_items++] = (struct lam_target){
-        .name = b->next_name, .role = role, .layer = layer, .rows = out->rows, .cols = out->cols, .dtype = out->dtype};
-    b->next_name += len + 1;
+    add_target(b, name, (struct lam_target){.role = role, .layer = layer, .rows = out->rows, .cols = out->cols, .dtype = out->dtype});
     return LAM_OK;
 }
 
@@ -136,26 +153,50 @@ static int compare_targets(const void *a, const void *b)
     return strcmp(((const struct lam_target *)a)->name, ((const struct lam_target *)b)->name);
 }
 
-/* Targets are sorted only now, so matrices get their pointers last. */
+static struct lam_matrix *matrix_of(struct lam_model *m, enum lam_role role, uint32_t layer)
+{
+    struct lam_layer *l = layer == LAM_LAYER_NONE ? NULL : &m->layers[layer];
+    switch (role) {
+    case LAM_ROLE_EMBEDDING: return &m->embedding;
+    case LAM_ROLE_OUTPUT: return &m->output;
+    case LAM_ROLE_Q: return &l->q;
+    case LAM_ROLE_K: return &l->k;
+    case LAM_ROLE_V: return &l->v;
+    case LAM_ROLE_O: return &l->o;
+    case LAM_ROLE_GATE: return &l->gate;
+    case LAM_ROLE_UP: return &l->up;
+    case LAM_ROLE_DOWN: return &l->down;
+    default: return NULL;
+    }
+}
+
+static struct lam_norm *norm_of(struct lam_model *m, enum lam_role role, uint32_t layer)
+{
+    struct lam_layer *l = layer == LAM_LAYER_NONE ? NULL : &m->layers[layer];
+    switch (role) {
+    case LAM_ROLE_OUTPUT_NORM: return &m->output_norm;
+    case LAM_ROLE_ATTN_NORM: return &l->attn_norm;
+    case LAM_ROLE_POST_ATTN_NORM: return &l->post_attn_norm;
+    case LAM_ROLE_FFN_NORM: return &l->ffn_norm;
+    case LAM_ROLE_POST_FFN_NORM: return &l->post_ffn_norm;
+    case LAM_ROLE_Q_NORM: return &l->q_norm;
+    case LAM_ROLE_K_NORM: return &l->k_norm;
+    default: return NULL;
+    }
+}
+
+/* Targets are sorted only now, so matrices and norms get their pointers last. */
 static void link_targets(struct lam_model *m)
 {
     qsort(m->target_items, m->targets.n_items, sizeof *m->target_items, compare_targets);
     m->targets.items = m->target_items;
     m->targets.base_digest = m->base_digest;
     for (size_t i = 0; i < m->targets.n_items; i++) {
-        const struct lam_target *t = &m->target_items[i];
-        struct lam_layer *l = t->layer == LAM_LAYER_NONE ? NULL : &m->layers[t->layer];
-        switch (t->role) {
-        case LAM_ROLE_Q: l->q.target = t; break;
-        case LAM_ROLE_K: l->k.target = t; break;
-        case LAM_ROLE_V: l->v.target = t; break;
-        case LAM_ROLE_O: l->o.target = t; break;
-        case LAM_ROLE_GATE: l->gate.target = t; break;
-        case LAM_ROLE_UP: l->up.target = t; break;
-        case LAM_ROLE_DOWN: l->down.target = t; break;
-        case LAM_ROLE_EMBEDDING: m->embedding.target = t; break;
-        default: m->output.target = t; break;
-        }
+        struct lam_target *t = &m->target_items[i];
+        struct lam_matrix *matrix = matrix_of(m, t->role, t->layer);
+        t->matrix = matrix;
+        if (matrix) matrix->target = t;
+        else norm_of(m, t->role, t->layer)->target = t;
     }
 }
 
@@ -164,11 +205,8 @@ static void bind_tied_output(struct binder *b)
 {
     struct lam_model *m = b->model;
     m->output = m->embedding;
-    strcpy(b->next_name, "output");
-    m->target_items[m->targets.n_items++] =
-        (struct lam_target){.name = b->next_name, .role = LAM_ROLE_OUTPUT, .layer = LAM_LAYER_NONE, .rows = m->output.rows,
-                            .cols = m->output.cols, .dtype = m->output.dtype};
-    b->next_name += strlen("output") + 1;
+    add_target(b, "output", (struct lam_target){.role = LAM_ROLE_OUTPUT, .layer = LAM_LAYER_NONE, .rows = m->output.rows,
+                                                .cols = m->output.cols, .dtype = m->output.dtype});
 }
 
 #define MAX_FREQUENCY 0x1p20f /* radians a position: with 2^27 positions still a float64 with its fraction */
@@ -213,7 +251,7 @@ lam_code lam_model_read_vectors(struct lam_model *m, lam_error *err)
     return check_frequencies(m->inv_freq_local, c->head_dim / 2, err);
 }
 
-#define TARGET_NAME_BYTES 32 /* "blk.255.attn_output" and its zero fit */
+#define TARGET_NAME_BYTES 40 /* "blk.255.post_attention_norm" and its zero fit */
 
 static lam_code open_from(struct lam_model *m, lam_error *err)
 {
@@ -225,7 +263,7 @@ static lam_code open_from(struct lam_model *m, lam_error *err)
     size_t n_vectors = 0, n_vector_floats = 0;
     LAM_TRY(check_entries(m, &n_vectors, &n_vector_floats, err));
     const struct lam_config *c = &m->config;
-    size_t n_targets = (size_t)c->n_layers * 7 + 2;
+    size_t n_targets = (size_t)c->n_layers * 7 + 2 + n_vectors; /* matrices, and norms among the vectors */
     m->vectors = lam_alloc(n_vector_floats, sizeof *m->vectors);
     m->vector_list = lam_alloc(n_vectors, sizeof *m->vector_list);
     m->layers = lam_alloc(c->n_layers, sizeof *m->layers);

@@ -5,22 +5,19 @@
 #include "adapter/adapter.h"
 #include "format/slm.h"
 #include "model/arch.h"
+#include "tensor/matrix.h"
 
-/* A tiled matrix w[rows, cols] in the mapped file. */
-struct lam_matrix {
-    enum lam_dtype dtype;
-    uint32_t rows, cols;
-    const uint8_t *tiles;
-    size_t stride;        /* bytes from tile to tile */
-    struct lam_residual residual;
-    const struct lam_target *target;
+/* A norm's weights, decoded and owned by the model; w is NULL where the model has none. */
+struct lam_norm {
+    const float *w;
+    const struct lam_target *target; /* what adapters know it as */
 };
 
 struct lam_layer {
     struct lam_matrix q, k, v, o, gate, up, down;
+    struct lam_norm attn_norm, post_attn_norm, ffn_norm, post_ffn_norm; /* [d_model] */
+    struct lam_norm q_norm, k_norm;                                    /* [head_dim] */
     /* Decoded vectors, owned by the model; NULL where the model has none. */
-    const float *attn_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm; /* [d_model] */
-    const float *q_norm, *k_norm;                                      /* [head_dim] */
     const float *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
 };
 
@@ -35,7 +32,7 @@ struct lam_model {
     struct lam_slm *file;
     struct lam_config config;
     struct lam_matrix embedding, output; /* output is the embedding where tied */
-    const float *output_norm;
+    struct lam_norm output_norm;
     float *inv_freq, *inv_freq_local;    /* [head_dim/2], owned */
     struct lam_layer *layers;            /* [n_layers] */
     float *vectors;                      /* what the pointers above point into */

@@ -5,9 +5,21 @@
 #include <math.h>
 #include <string.h>
 
+/* Before anything reads the base's values outside a forward pass. */
+static lam_code need_base(lam_base *base, lam_error *err)
+{
+    lam_pool_lock(base->engine->pool);
+    lam_code code = lam_verified_need(&base->verified, NULL, 0, err);
+    lam_pool_unlock(base->engine->pool);
+    return code;
+}
+
 lam_code lam_adapter_load(lam_base *base, const char *path, bool waive, lam_adapter **out, lam_error *err)
 {
     *out = NULL;
+    bool reads = false;
+    LAM_TRY(lam_adapter_reads_base(path, &reads, err));
+    if (reads) LAM_TRY(need_base(base, err));
     lam_adapter *a = lam_alloc(1, sizeof *a);
     if (!a) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     lam_code code = lam_adapter_open(path, &base->model->targets, waive, &a->staged, err);
@@ -81,13 +93,36 @@ static lam_code validate(const struct lam_base *base, lam_adapter *const adapter
     return LAM_OK;
 }
 
-static lam_code make_identity(struct lam_composition *c, const double weights[], lam_error *err)
+static const char *policy_name(bool materialize) { return materialize ? "materialize" : "dual"; }
+
+/* Who owns what, and what is computed in another way than the default, as the identity tells it. */
+static lam_code options_json(const struct lam_composition *c, bool by_default, json_t **owners, json_t **policies, lam_error *err)
 {
+    const struct lam_base_targets *targets = &c->base->model->targets;
+    *owners = json_object();
+    *policies = json_object();
+    int failed = !*owners || !*policies;
+    for (size_t t = 0; t < targets->n_items && !failed; t++) {
+        const char *name = targets->items[t].name;
+        if (c->owners && c->owners[t] != SIZE_MAX) failed |= json_object_set_new(*owners, name, json_integer((json_int_t)c->owners[t]));
+        if (c->materialize && targets->items[t].matrix && c->materialize[t] != by_default)
+            failed |= json_object_set_new(*policies, name, json_string(policy_name(c->materialize[t])));
+    }
+    return failed ? LAM_RAISE(err, LAM_E_NO_MEMORY, "composition id") : LAM_OK;
+}
+
+static lam_code make_identity(struct lam_composition *c, const lam_compose_options *options, lam_error *err)
+{
+    bool by_default = options && options->policy == LAM_POLICY_MATERIALIZE;
+    json_t *owners = NULL, *policies = NULL;
     struct lam_identity_adapter *list = lam_alloc(c->n_adapters, sizeof *list);
-    if (!list) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters", c->n_adapters);
-    for (size_t i = 0; i < c->n_adapters; i++)
-        list[i] = (struct lam_identity_adapter){.digest = c->adapters[i]->staged->digest, .weight = weights[i],
-                                                .waived = !c->adapters[i]->staged->bound};
+    lam_code code = list ? options_json(c, by_default, &owners, &policies, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters", c->n_adapters);
+    for (size_t i = 0; list && i < c->n_adapters; i++) {
+        const struct lam_adapter *a = c->adapters[i]->staged;
+        list[i] = (struct lam_identity_adapter){.digest = a->digest, .weight = c->weights[i], .waived = !a->bound,
+                                                .rule = c->rules[i] == LAM_RULE_REPLACE ? "replace" : "add",
+                                                .invocation = a->invocation, .n_invocation = a->n_invocation};
+    }
     const struct lam_base *b = c->base;
     struct lam_identity identity = {
         .base_digest = b->model->base_digest,
@@ -96,42 +131,159 @@ static lam_code make_identity(struct lam_composition *c, const double weights[],
         .kv_format = lam_composition_kv_format(c),
         .adapters = list,
         .n_adapters = c->n_adapters,
+        .owners = owners,
+        .policy = policy_name(by_default),
+        .policies = policies,
     };
-    lam_code code = lam_identity_make(&identity, &c->json, c->id, err);
+    if (code == LAM_OK) code = lam_identity_make(&identity, &c->json, c->id, err);
+    json_decref(owners);
+    json_decref(policies);
     lam_free(list);
     return code;
 }
 
-/* A bias that an adapter replaces is blended with the base's, here and now. */
-static lam_code need_biases(lam_base *base, lam_adapter *const adapters[], size_t n, lam_error *err)
+/* Biases, norms and matrices that an adapter replaces may be mixed with the base's, here and now. */
+static bool mixes_with_base(lam_adapter *const adapters[], size_t n)
 {
-    bool any = false;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < adapters[i]->staged->n_modules; k++) any |= adapters[i]->staged->modules[k].bias != NULL;
-    if (!any) return LAM_OK;
-    lam_pool_lock(base->engine->pool);
-    lam_code code = lam_verified_need(&base->verified, NULL, 0, err);
-    lam_pool_unlock(base->engine->pool);
-    return code;
+        for (size_t k = 0; k < adapters[i]->staged->n_modules; k++) {
+            const struct lam_module *m = &adapters[i]->staged->modules[k];
+            if (m->bias || m->vector || m->method == LAM_METHOD_IA3_OUTPUT) return true;
+        }
+    return false;
 }
 
-static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], const double weights[], size_t n, lam_error *err)
+static lam_code hold_adapters(struct lam_composition *c, lam_adapter *const adapters[], const double weights[], size_t n,
+                              const lam_compose_options *options, lam_error *err)
 {
-    struct lam_adapter **staged = lam_alloc(n, sizeof *staged);
     c->adapters = lam_alloc(n, sizeof *c->adapters);
-    if (!staged || !c->adapters) {
-        lam_free(staged);
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters", n);
-    }
+    c->weights = lam_alloc(n, sizeof *c->weights);
+    c->rules = lam_alloc(n, sizeof *c->rules);
+    c->activated = lam_alloc(n, sizeof *c->activated);
+    if (!c->adapters || !c->weights || !c->rules || !c->activated) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters", n);
     for (size_t i = 0; i < n; i++) {
-        staged[i] = adapters[i]->staged;
+        lam_stack_rule rule = options && options->rules ? options->rules[i] : LAM_STACK_ADD;
+        if (rule != LAM_STACK_ADD && rule != LAM_STACK_REPLACE) return LAM_RAISE(err, LAM_E_ARGUMENT, "there is no rule %d", (int)rule);
+        c->weights[i] = weights[i];
+        c->rules[i] = rule == LAM_STACK_REPLACE ? LAM_RULE_REPLACE : LAM_RULE_ADD;
+        if (adapters[i]->staged->invocation) c->activated[c->n_activated++] = i;
         c->adapters[c->n_adapters++] = adapters[i];
         atomic_fetch_add(&adapters[i]->holders, 1);
     }
+    if (c->n_activated > LAM_MAX_ACTIVATED)
+        return LAM_RAISE(err, LAM_E_LIMIT, "%zu activated adapters; %d are possible", c->n_activated, LAM_MAX_ACTIVATED);
+    return LAM_OK;
+}
+
+static lam_code find_module(const struct lam_composition *c, const char *name, size_t *out, lam_error *err)
+{
+    const struct lam_base_targets *targets = &c->base->model->targets;
+    const struct lam_target *t = lam_find_target(targets, name, strlen(name));
+    if (!t) return LAM_RAISE(err, LAM_E_UNMATCHED, "the base has no module %.100s", name);
+    *out = (size_t)(t - targets->items);
+    return LAM_OK;
+}
+
+static lam_code read_owners(struct lam_composition *c, const lam_compose_options *options, lam_error *err)
+{
+    size_t n = c->base->model->targets.n_items, t;
+    if (!options || options->n_owners == 0) return LAM_OK;
+    c->owners = lam_alloc(n, sizeof *c->owners);
+    if (!c->owners) return LAM_RAISE(err, LAM_E_NO_MEMORY, "owners of %zu modules", n);
+    for (size_t i = 0; i < n; i++) c->owners[i] = SIZE_MAX;
+    for (size_t i = 0; i < options->n_owners; i++) {
+        LAM_TRY(find_module(c, options->owners[i].module, &t, err));
+        if (options->owners[i].adapter >= c->n_adapters)
+            return LAM_RAISE(err, LAM_E_ARGUMENT, "the owner of %.100s is adapter %zu of %zu", options->owners[i].module,
+                             options->owners[i].adapter, c->n_adapters);
+        if (c->owners[t] != SIZE_MAX) return LAM_RAISE(err, LAM_E_DUPLICATE, "two owners of %.100s", options->owners[i].module);
+        c->owners[t] = options->owners[i].adapter;
+    }
+    return LAM_OK;
+}
+
+static lam_code read_policies(struct lam_composition *c, const lam_compose_options *options, lam_error *err)
+{
+    size_t n = c->base->model->targets.n_items, t;
+    if (!options || (options->policy == LAM_POLICY_DUAL && options->n_module_policies == 0)) return LAM_OK;
+    c->materialize = lam_alloc(n, sizeof *c->materialize);
+    if (!c->materialize) return LAM_RAISE(err, LAM_E_NO_MEMORY, "policies of %zu modules", n);
+    for (size_t i = 0; i < n; i++) c->materialize[i] = options->policy == LAM_POLICY_MATERIALIZE;
+    for (size_t i = 0; i < options->n_module_policies; i++) {
+        LAM_TRY(find_module(c, options->module_policies[i].module, &t, err));
+        c->materialize[t] = options->module_policies[i].policy == LAM_POLICY_MATERIALIZE;
+    }
+    return LAM_OK;
+}
+
+static lam_code build_overlay(const struct lam_composition *c, uint64_t active, struct lam_overlay *out, lam_error *err)
+{
+    struct lam_stack_item *items = lam_alloc(c->n_adapters, sizeof *items);
+    if (!items) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters", c->n_adapters);
+    for (size_t i = 0; i < c->n_adapters; i++)
+        items[i] = (struct lam_stack_item){.adapter = c->adapters[i]->staged, .weight = c->weights[i], .rule = c->rules[i], .active = true};
+    for (size_t i = 0; i < c->n_activated; i++) items[c->activated[i]].active = active >> i & 1;
     const struct lam_model *m = c->base->model;
-    lam_code code = lam_overlay_build(&m->targets, staged, weights, n, base_bias, m, &c->overlay, err);
-    lam_free(staged);
+    struct lam_stack stack = {.items = items, .n = c->n_adapters, .owners = c->owners, .materialize = c->materialize};
+    lam_code code = lam_overlay_build(&m->targets, &stack, base_bias, m, out, err);
+    lam_free(items);
     return code;
+}
+
+uint64_t lam_composition_all_active(const struct lam_composition *c)
+{
+    return c->n_activated == LAM_MAX_ACTIVATED ? UINT64_MAX : ((uint64_t)1 << c->n_activated) - 1;
+}
+
+size_t lam_composition_n_activated(const struct lam_composition *c) { return c->n_activated; }
+
+const struct lam_adapter *lam_composition_activated(const struct lam_composition *c, size_t i)
+{
+    return c->adapters[c->activated[i]]->staged;
+}
+
+static lam_code reserve_variant(struct lam_composition *c, lam_error *err)
+{
+    if (c->n_variants < c->max_variants) return LAM_OK;
+    size_t most = 2 * c->max_variants + 1;
+    struct lam_variant_overlay *grown = lam_alloc(most, sizeof *grown);
+    if (!grown) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu overlays", most);
+    if (c->n_variants) memcpy(grown, c->variants, c->n_variants * sizeof *grown);
+    lam_free(c->variants);
+    c->variants = grown;
+    c->max_variants = most;
+    return LAM_OK;
+}
+
+lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, const struct lam_overlay **out, lam_error *err)
+{
+    for (size_t i = 0; i < c->n_variants; i++)
+        if (c->variants[i].active == active) {
+            *out = c->variants[i].overlay;
+            return LAM_OK;
+        }
+    LAM_TRY(reserve_variant(c, err));
+    struct lam_overlay *overlay = lam_alloc(1, sizeof *overlay);
+    if (!overlay) return LAM_RAISE(err, LAM_E_NO_MEMORY, "an overlay");
+    lam_code code = build_overlay(c, active, overlay, err);
+    if (code != LAM_OK) {
+        lam_free(overlay);
+        return code;
+    }
+    c->variants[c->n_variants++] = (struct lam_variant_overlay){active, overlay};
+    *out = overlay;
+    return LAM_OK;
+}
+
+static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], const double weights[], size_t n,
+                      const lam_compose_options *options, lam_error *err)
+{
+    const struct lam_overlay *overlay;
+    LAM_TRY(hold_adapters(c, adapters, weights, n, options, err));
+    LAM_TRY(read_owners(c, options, err));
+    LAM_TRY(read_policies(c, options, err));
+    LAM_TRY(lam_composition_overlay(c, lam_composition_all_active(c), &overlay, err)); /* nobody else has c yet */
+    return make_identity(c, options, err);
 }
 
 lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
@@ -141,15 +293,14 @@ lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double
     enum lam_kv_type kv = LAM_KV_F16;
     LAM_TRY(choose_kv(base, options ? options->kv : LAM_KV_DEFAULT, &kv, err));
     LAM_TRY(validate(base, adapters, weights, n, err));
-    LAM_TRY(need_biases(base, adapters, n, err));
+    if (mixes_with_base(adapters, n)) LAM_TRY(need_base(base, err));
     struct lam_composition *c = lam_alloc(1, sizeof *c);
     if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a composition");
     c->holders = 1;
     atomic_fetch_add(&base->holders, 1);
     c->base = base;
     c->kv = kv;
-    lam_code code = stage(c, adapters, weights, n, err);
-    if (code == LAM_OK) code = make_identity(c, weights, err);
+    lam_code code = stage(c, adapters, weights, n, options, err);
     if (code == LAM_OK) *out = c;
     else lam_composition_free(c);
     return code;
@@ -158,9 +309,18 @@ lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double
 void lam_composition_free(lam_composition *c)
 {
     if (!c || atomic_fetch_sub(&c->holders, 1) != 1) return;
-    lam_overlay_release(&c->overlay);
+    for (size_t i = 0; i < c->n_variants; i++) {
+        lam_overlay_release(c->variants[i].overlay);
+        lam_free(c->variants[i].overlay);
+    }
     for (size_t i = 0; i < c->n_adapters; i++) lam_adapter_unload(c->adapters[i]);
+    lam_free(c->variants);
     lam_free(c->adapters);
+    lam_free(c->weights);
+    lam_free(c->rules);
+    lam_free(c->activated);
+    lam_free(c->owners);
+    lam_free(c->materialize);
     lam_str_release(&c->json);
     lam_base_free(c->base);
     lam_free(c);

@@ -7,8 +7,10 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "cache/kv.h"
+#include "cache/prefix.h"
 #include "kernels/kernels.h"
 #include "lamina/lamina.h"
+#include "lamina/reuse.h"
 #include "model/forward.h"
 #include "model/model.h"
 #include "run/verified.h"
@@ -22,6 +24,7 @@ struct lam_engine {
     struct lam_pool *pool;
     const struct lam_kernels *kernels;
     size_t max_rows;
+    struct lam_prefix *prefix;      /* used under the pool's lock; NULL: off */
     char machine[96];               /* what the default number of threads was chosen by */
 };
 
@@ -52,10 +55,40 @@ struct lam_composition {
     struct lam_base *base;          /* held */
     lam_adapter **adapters;         /* n_adapters, each held */
     size_t n_adapters;
-    struct lam_overlay overlay;
+    double *weights;                /* [n_adapters] */
+    enum lam_rule *rules;           /* [n_adapters] */
+    size_t *activated;              /* [n_activated]: places of the activated adapters (LAM_MAX_ACTIVATED at most) */
+    size_t n_activated;
+    size_t *owners;                 /* [targets] or NULL: see struct lam_stack */
+    bool *materialize;              /* [targets] or NULL */
+    struct lam_variant_overlay *variants; /* [n_variants]: overlays by which activated adapters act; the first is that of all */
+    size_t n_variants, max_variants;
     enum lam_kv_type kv;
     struct lam_str json;
     char id[LAM_DIGEST_TEXT];
+};
+
+/* The overlay of rows in which the activated adapters of a mask act: bit i stands for the i-th activated one. */
+struct lam_variant_overlay {
+    uint64_t active;
+    struct lam_overlay *overlay;    /* owned; its address stays */
+};
+
+#define LAM_MAX_ACTIVATED 64
+
+/* Cheap after the first call with a mask. Under the lock of the engine's pool. LAM_E_NO_MEMORY. */
+lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, const struct lam_overlay **out, lam_error *err);
+size_t lam_composition_n_activated(const struct lam_composition *c);
+/* The i-th activated adapter; its invocation tells from where on it acts. */
+const struct lam_adapter *lam_composition_activated(const struct lam_composition *c, size_t i);
+/* All activated adapters' bits. */
+uint64_t lam_composition_all_active(const struct lam_composition *c);
+
+/* Rows beyond a session's history that were computed on a guess (run/draft.h): its next tokens may be these. */
+struct lam_ahead {
+    uint32_t tokens[LAM_MAX_DRAFT];
+    float *logits;                  /* [LAM_MAX_DRAFT, n_vocab], owned; NULL before the first */
+    size_t n, at;                   /* tokens at .. n-1 are still ahead */
 };
 
 struct lam_session {
@@ -66,6 +99,15 @@ struct lam_session {
     float *logits, *next_logits;    /* [n_vocab]: of the last token; where the next ones are computed */
     bool has_logits;
     uint64_t n_draws;               /* of the sampler's generator */
+    size_t starts[LAM_MAX_ACTIVATED]; /* the row from which on each activated adapter acts in what is cached (run/activation.h) */
+    bool stale;                     /* no submission says where they act: none was made, or its invocation was cut off */
+    bool allow_base;                /* without an invocation the base answers */
+    size_t n_cached;                /* tokens of the last feed that came from the prefix cache */
+    size_t n_published;             /* tokens that the prefix cache was offered */
+    bool restored;                  /* rows came from a file: they are not for other sessions */
+    char name_space[LAM_NAMESPACE_TEXT];
+    struct lam_ahead ahead;
+    struct lam_session *drafter;    /* owned: the bare base on the same history; NULL before it is needed */
 };
 
 #endif

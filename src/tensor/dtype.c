@@ -7,6 +7,7 @@ static const struct lam_dtype_info infos[] = {
     {LAM_F32, "F32", 1, 4, 1, {{0, 4, 4}}},
     {LAM_F16, "F16", 1, 2, 1, {{0, 2, 2}}},
     {LAM_BF16, "BF16", 1, 2, 1, {{0, 2, 2}}},
+    {LAM_I32, "I32", 1, 4, 1, {{0, 4, 4}}},
     {LAM_Q4_0, "Q4_0", 32, 18, 2, {{0, 2, 2}, {2, 16, 4}}},                          /* d, qs */
     {LAM_Q4_1, "Q4_1", 32, 20, 2, {{0, 4, 2}, {4, 16, 4}}},                          /* d m, qs */
     {LAM_Q5_0, "Q5_0", 32, 22, 3, {{0, 2, 2}, {2, 4, 4}, {6, 16, 4}}},               /* d, qh, qs */
@@ -34,9 +35,11 @@ const struct lam_dtype_info *lam_dtype_by_name(const char *name)
     return NULL;
 }
 
-bool lam_dtype_in_gguf(enum lam_dtype dtype) { return (uint32_t)dtype < 128; }
+bool lam_dtype_in_gguf(enum lam_dtype dtype) { return (uint32_t)dtype < 128 && dtype != LAM_I32; }
 
-bool lam_dtype_is_quantised(enum lam_dtype dtype) { return dtype != LAM_F32 && dtype != LAM_F16 && dtype != LAM_BF16; }
+bool lam_dtype_is_float(enum lam_dtype dtype) { return dtype == LAM_F32 || dtype == LAM_F16 || dtype == LAM_BF16; }
+
+bool lam_dtype_is_quantised(enum lam_dtype dtype) { return !lam_dtype_is_float(dtype) && dtype != LAM_I32; }
 
 bool lam_dtype_row_bytes(enum lam_dtype dtype, uint64_t elements, size_t *bytes)
 {

@@ -20,6 +20,7 @@ enum lam_dtype {
     LAM_Q4_K = 12,
     LAM_Q5_K = 13,
     LAM_Q6_K = 14,
+    LAM_I32 = 26,    /* indices of sparse deltas; never a weight */
     LAM_BF16 = 30,
     LAM_Q4_64 = 128
 };
@@ -45,11 +46,14 @@ const struct lam_dtype_info *lam_dtype_info(uint32_t dtype);
 /* By name ("F16", "Q4_K"); NULL if unknown. */
 const struct lam_dtype_info *lam_dtype_by_name(const char *name);
 
-/* True for the types that a GGUF file can hold. */
+/* True for the types of weights that a GGUF file can hold. */
 bool lam_dtype_in_gguf(enum lam_dtype dtype);
 
 /* True for Q*: weights that are multiplied in exact integers. */
 bool lam_dtype_is_quantised(enum lam_dtype dtype);
+
+/* True for F32, F16 and BF16. */
+bool lam_dtype_is_float(enum lam_dtype dtype);
 
 /* Bytes of one row of `elements` weights in GGUF's own (untiled) form. False if elements is not a multiple of the
  * block or the size overflows. */

@@ -18,6 +18,13 @@ static uint32_t f32_to_bits(float value)
 
 float lam_bf16_to_f32(uint16_t bits) { return bits_to_f32((uint32_t)bits << 16); }
 
+uint16_t lam_f32_to_bf16(float value)
+{
+    uint32_t bits = f32_to_bits(value);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40); /* a NaN stays one */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 float lam_f16_to_f32(uint16_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;

@@ -1,0 +1,117 @@
+/* DoRA: a LoRA whose sum with the base is brought to a learnt length, row by row. */
+#include "adapter/dora.h"
+#include "adapter/opening.h"
+#include "base/alloc.h"
+#include "tensor/rows.h"
+
+#include <math.h>
+
+/* The file's factors in float64: a[cols, rank], its transpose, and b[rows, rank]. */
+struct factors {
+    double *a, *b, *gram; /* gram[rank, rank] = A Aᵀ */
+    double *products;     /* [rank]: A w of the row at work */
+    float *row;           /* [cols]: of the base */
+    uint8_t *bytes;       /* of the same row as stored */
+};
+
+static lam_code widen(const struct lam_opening *o, const struct lam_slm_entry *e, bool turn, double **out, lam_error *err)
+{
+    float *f;
+    size_t rows = e->dims[1], cols = e->dims[0];
+    LAM_TRY(lam_opening_floats(o, e, &f, err));
+    double *d = *out = lam_alloc(rows * cols, sizeof *d);
+    for (size_t r = 0; d && r < rows; r++)
+        for (size_t k = 0; k < cols; k++) d[turn ? k * rows + r : r * cols + k] = (double)f[r * cols + k];
+    lam_free(f);
+    return d ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a factor of %zu by %zu", o->path, rows, cols);
+}
+
+static void make_gram(struct factors *f, uint32_t cols, uint32_t rank)
+{
+    for (uint32_t k = 0; k < cols; k++)
+        for (uint32_t i = 0; i < rank; i++)
+            for (uint32_t j = 0; j < rank; j++)
+                f->gram[(size_t)i * rank + j] += f->a[(size_t)k * rank + i] * f->a[(size_t)k * rank + j];
+}
+
+/* ‖W‖², W·BA and ‖BA‖² of one row: W·BA = Σ_i b_i (A w)_i, ‖BA‖² = Σ_ij b_i b_j (A Aᵀ)_ij. */
+static void norm_parts(const struct factors *f, uint32_t cols, uint32_t rank, const double *b, double *w, double *mixed, double *delta)
+{
+    for (uint32_t i = 0; i < rank; i++) f->products[i] = 0.0;
+    *w = *mixed = *delta = 0.0;
+    for (uint32_t k = 0; k < cols; k++) {
+        const double x = (double)f->row[k], *a = f->a + (size_t)k * rank;
+        *w += x * x;
+        for (uint32_t i = 0; i < rank; i++) f->products[i] += a[i] * x;
+    }
+    for (uint32_t i = 0; i < rank; i++) {
+        double sum = 0.0;
+        for (uint32_t j = 0; j < rank; j++) sum += f->gram[(size_t)i * rank + j] * b[j];
+        *mixed += b[i] * f->products[i];
+        *delta += b[i] * sum;
+    }
+}
+
+static lam_code measure(struct lam_opening *o, struct lam_module *m, struct factors *f, lam_error *err)
+{
+    const struct lam_matrix *w = m->target->matrix;
+    uint32_t rank = m->lora.rank;
+    const struct lam_slm_entry *a, *b;
+    LAM_TRY(lam_opening_part(o, m->target, LAM_PART_A, rank, w->cols, &a, err));
+    LAM_TRY(lam_opening_part(o, m->target, LAM_PART_B, w->rows, rank, &b, err));
+    o->n_used -= 2; /* the factors were counted with LoRA's */
+    LAM_TRY(widen(o, a, true, &f->a, err));
+    LAM_TRY(widen(o, b, false, &f->b, err));
+    f->gram = lam_alloc((size_t)rank * rank, sizeof *f->gram);
+    f->products = lam_alloc(rank, sizeof *f->products);
+    f->row = lam_alloc(w->cols, sizeof *f->row);
+    f->bytes = lam_alloc(lam_matrix_row_bytes(w), 1);
+    if (!f->gram || !f->products || !f->row || !f->bytes) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: rank %u", o->path, rank);
+    make_gram(f, w->cols, rank);
+    for (uint32_t r = 0; r < w->rows; r++) {
+        lam_matrix_row(w, r, f->bytes, f->row);
+        norm_parts(f, w->cols, rank, f->b + (size_t)r * rank, &m->dora.w[r], &m->dora.mixed[r], &m->dora.delta[r]);
+    }
+    return LAM_OK;
+}
+
+lam_code lam_dora_open(struct lam_opening *o, struct lam_module *m, lam_error *err)
+{
+    const struct lam_target *t = m->target;
+    struct factors f = {0};
+    LAM_TRY(lam_opening_vector(o, t, LAM_PART_MAGNITUDE, t->rows, &m->dora.magnitude, err));
+    if (!m->dora.magnitude) return LAM_OK;
+    if (t->role == LAM_ROLE_EMBEDDING) return LAM_RAISE(err, LAM_E_METHOD, "%s: DoRA on the embedding", o->path);
+    m->method = LAM_METHOD_DORA;
+    m->no_effect = false;
+    m->dora.w = lam_alloc(t->rows, sizeof(double));
+    m->dora.mixed = lam_alloc(t->rows, sizeof(double));
+    m->dora.delta = lam_alloc(t->rows, sizeof(double));
+    if (!m->dora.w || !m->dora.mixed || !m->dora.delta) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %u rows", o->path, t->rows);
+    o->bytes += t->rows * 3 * sizeof(double);
+    lam_code code = measure(o, m, &f, err);
+    lam_free(f.a);
+    lam_free(f.b);
+    lam_free(f.gram);
+    lam_free(f.products);
+    lam_free(f.row);
+    lam_free(f.bytes);
+    return code;
+}
+
+void lam_dora_release(struct lam_dora *d)
+{
+    lam_free(d->magnitude);
+    lam_free(d->w);
+    lam_free(d->mixed);
+    lam_free(d->delta);
+}
+
+float *lam_dora_factors(const struct lam_module *m, double scale)
+{
+    const struct lam_dora *d = &m->dora;
+    float *out = lam_alloc(m->target->rows, sizeof *out);
+    for (uint32_t r = 0; out && r < m->target->rows; r++)
+        out[r] = (float)((double)d->magnitude[r] / sqrt(d->w[r] + 2.0 * scale * d->mixed[r] + scale * scale * d->delta[r]));
+    return out;
+}
