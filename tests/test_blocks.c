@@ -56,6 +56,11 @@ static void test_layouts(void **state)
         }
         for (size_t i = 0; i < sizeof seen; i++) assert_int_equal(seen[i], i < info->block_bytes);
     }
+    const struct lam_dtype_info *index = lam_dtype_info(26); /* ggml's GGML_TYPE_I32: indices, never a weight */
+    assert_ptr_equal(lam_dtype_by_name("I32"), index);
+    assert_int_equal(index->block_elements, 1);
+    assert_int_equal(index->block_bytes, 4);
+    assert_false(lam_dtype_in_gguf(LAM_I32) || lam_dtype_is_quantised(LAM_I32) || lam_dtype_is_float(LAM_I32));
     assert_null(lam_dtype_info(4));
     assert_null(lam_dtype_info(99));
     assert_null(lam_dtype_info(129));

@@ -1,12 +1,18 @@
 /* llama.cpp's LoRA GGUF: general.type "adapter", adapter.type "lora", tensors "<the base's tensor>.lora_a" [rank, d_in] and
- * ".lora_b" [d_out, rank], for the embedding A transposed, [n_vocab, rank] (llama.cpp, convert_lora_to_gguf.py and
- * src/llama-adapter.cpp). The scale is adapter.lora.alpha / rank, or 1 if alpha is 0 or missing. */
+ * ".lora_b" [d_out, rank], for the embedding A transposed, [n_vocab, rank], and whole norms "<name>_norm.weight", which the converter
+ * keeps and llama.cpp does not apply (llama.cpp, convert_lora_to_gguf.py and src/llama-adapter.cpp). The scale is
+ * adapter.lora.alpha / rank, or 1 if alpha is 0 or missing. An activated LoRA has adapter.alora.invocation_tokens, uint32. */
 #include "base/alloc.h"
+#include "base/cursor.h"
 #include "base/os.h"
 #include "format/gguf.h"
 #include "import/adapter_import.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+#define INVOCATION "adapter.alora.invocation_tokens"
 
 static bool key_is(const struct lam_gguf_kv *kv, const char *text)
 {
@@ -28,19 +34,32 @@ static lam_code check_keys(struct lam_adapter_import *import, const struct lam_g
 {
     for (size_t i = 0; i < g->n_kvs; i++) {
         const struct lam_gguf_kv *kv = &g->kvs[i];
-        int len = (int)(kv->key_len < 200 ? kv->key_len : 200);
+        char key[201];
+        snprintf(key, sizeof key, "%.*s", (int)(kv->key_len < 200 ? kv->key_len : 200), kv->key);
         if (key_begins(kv, "general.") || key_is(kv, "adapter.type") || key_is(kv, "adapter.lora.alpha") ||
-            key_is(kv, "adapter.lora.task_name"))
+            key_is(kv, "adapter.lora.task_name") || key_is(kv, INVOCATION))
             continue;
         if (key_is(kv, "adapter.lora.prompt_prefix"))
             lam_adapter_warn(import, "adapter.lora.prompt_prefix is not put in front of prompts");
-        else if (key_begins(kv, "adapter.alora."))
-            return LAM_RAISE(err, LAM_E_METHOD, "%.*s is set; Lamina does not support activated LoRA yet", len, kv->key);
         else if (key_begins(kv, "tokenizer."))
-            return LAM_RAISE(err, LAM_E_TOKENIZER, "the adapter has a tokenizer of its own (%.*s)", len, kv->key);
+            LAM_TRY(lam_faults_add(&import->faults, err, LAM_E_TOKENIZER, key, "the adapter has a tokenizer of its own"));
         else
-            return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "unknown key %.*s, which may change results", len, kv->key);
+            LAM_TRY(lam_faults_add(&import->faults, err, LAM_E_UNKNOWN_FIELD, key, "an unknown key, which may change results"));
     }
+    return LAM_OK;
+}
+
+static lam_code read_invocation(struct lam_adapter_import *import, const struct lam_gguf *g, lam_error *err)
+{
+    const struct lam_gguf_kv *kv = lam_gguf_find(g, INVOCATION);
+    if (!kv) return LAM_OK;
+    if (kv->type != LAM_GGUF_ARRAY || kv->item_type != LAM_GGUF_U32)
+        return lam_faults_add(&import->faults, err, LAM_E_FORMAT, INVOCATION, "is not an array of uint32");
+    if (kv->count == 0) return LAM_OK; /* llama.cpp: no activated LoRA */
+    import->invocation = kv->count <= SIZE_MAX ? lam_alloc((size_t)kv->count, sizeof *import->invocation) : NULL;
+    if (!import->invocation) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%llu tokens of an invocation", (unsigned long long)kv->count);
+    import->n_invocation = (size_t)kv->count;
+    for (size_t i = 0; i < import->n_invocation; i++) import->invocation[i] = lam_load_u32(kv->value + 4 * i);
     return LAM_OK;
 }
 
@@ -50,20 +69,25 @@ static lam_code check_metadata(struct lam_adapter_import *import, const struct l
     size_t len = 0;
     LAM_TRY(lam_gguf_string(g, "adapter.type", true, &text, &len, err));
     if (!text_is(text, len, "lora"))
-        return LAM_RAISE(err, LAM_E_METHOD, "adapter method %.*s; Lamina supports lora", (int)(len < 100 ? len : 100), text);
+        LAM_TRY(lam_faults_add(&import->faults, err, LAM_E_METHOD, "adapter.type", "is %.*s; Lamina supports lora",
+                               (int)(len < 100 ? len : 100), text));
     LAM_TRY(lam_gguf_string(g, "general.architecture", true, &text, &len, err));
     if (!text_is(text, len, import->config.arch->name))
-        return LAM_RAISE(err, LAM_E_WRONG_BASE, "made for another model: its architecture is %.*s, the base's %s",
-                         (int)(len < 100 ? len : 100), text, import->config.arch->name);
-    return check_keys(import, g, err);
+        LAM_TRY(lam_faults_add(&import->faults, err, LAM_E_WRONG_BASE, "general.architecture",
+                               "is %.*s, the base's is %s: made for another model", (int)(len < 100 ? len : 100), text,
+                               import->config.arch->name));
+    LAM_TRY(check_keys(import, g, err));
+    LAM_TRY(read_invocation(import, g, err));
+    return lam_faults_raise(&import->faults, err);
 }
 
-static lam_code set_part(struct lam_part *part, const struct lam_gguf_tensor *t, bool by_column, lam_error *err)
+static lam_code set_part(struct lam_adapter_import *import, struct lam_part *part, const struct lam_gguf_tensor *t, bool by_column,
+                         lam_error *err)
 {
-    if (t->dtype != LAM_F32 && t->dtype != LAM_F16 && t->dtype != LAM_BF16)
-        return LAM_RAISE(err, LAM_E_DTYPE, "tensor %.200s has type %s; F32, F16 and BF16 are possible", t->name,
-                         lam_dtype_info(t->dtype)->name);
-    if (part->tensor) return LAM_RAISE(err, LAM_E_DUPLICATE, "tensor %.200s occurs twice", t->name);
+    if (!lam_dtype_is_float(t->dtype))
+        return lam_faults_add(&import->faults, err, LAM_E_DTYPE, t->name, "has type %s; F32, F16 and BF16 are possible",
+                              lam_dtype_info(t->dtype)->name);
+    if (part->tensor) return lam_faults_add(&import->faults, err, LAM_E_DUPLICATE, t->name, "occurs twice");
     *part = (struct lam_part){.tensor = t->name, .dtype = t->dtype, .n_dims = t->n_dims, .rows = t->dims[1], .cols = t->dims[0],
                               .by_column = by_column, .data = t->data};
     return LAM_OK;
@@ -72,21 +96,30 @@ static lam_code set_part(struct lam_part *part, const struct lam_gguf_tensor *t,
 static lam_code take_tensor(struct lam_adapter_import *import, const struct lam_gguf_tensor *t, struct lam_names *unmatched,
                             lam_error *err)
 {
-    static const char *const endings[] = {".weight.lora_a", ".weight.lora_b"};
+    static const struct {
+        const char *ending;
+        enum lam_adapter_part part;
+    } endings[] = {{".weight.lora_a", LAM_PART_A}, {".weight.lora_b", LAM_PART_B}, {".weight", LAM_PART_WEIGHT}};
     size_t len = strlen(t->name);
     char name[64];
-    for (int i = 0; i < 2; i++) {
-        size_t tail = strlen(endings[i]);
-        if (len <= tail || len - tail >= sizeof name || strcmp(t->name + len - tail, endings[i]) != 0) continue;
+    for (int i = 0; i < 3; i++) {
+        size_t tail = strlen(endings[i].ending);
+        if (len <= tail || len - tail >= sizeof name || strcmp(t->name + len - tail, endings[i].ending) != 0) continue;
         memcpy(name, t->name, len - tail);
         name[len - tail] = 0;
         struct lam_import_module *m = lam_adapter_find_module(import, name);
-        if (!m || m->kind == LAM_MODULE_NORM) break;
-        return set_part(i == 0 ? &m->a : &m->b, t, i == 0 && m->kind == LAM_MODULE_EMBEDDING, err);
+        if (!m || (m->kind == LAM_MODULE_NORM) != (endings[i].part == LAM_PART_WEIGHT)) break;
+        return set_part(import, &m->parts[endings[i].part], t, endings[i].part == LAM_PART_A && m->kind == LAM_MODULE_EMBEDDING, err);
     }
-    if (len > 12 && strcmp(t->name + len - 12, "_norm.weight") == 0)
-        return LAM_RAISE(err, LAM_E_METHOD, "tensor %.200s replaces a norm of the base; Lamina does not support that yet", t->name);
     return lam_names_add(unmatched, t->name, err);
+}
+
+/* llama.cpp's own loader passes over norms, so its output lacks them. */
+static void warn_of_norms(struct lam_adapter_import *import)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < import->n_modules; i++) n += import->modules[i].parts[LAM_PART_WEIGHT].tensor != NULL;
+    if (n) lam_adapter_warn(import, "%zu norms take the place of the base's; llama.cpp leaves them out", n);
 }
 
 static lam_code take_tensors(struct lam_adapter_import *import, const struct lam_gguf *g, lam_error *err)
@@ -94,8 +127,9 @@ static lam_code take_tensors(struct lam_adapter_import *import, const struct lam
     struct lam_names unmatched = {0};
     lam_code code = LAM_OK;
     for (size_t i = 0; i < g->n_tensors && code == LAM_OK; i++) code = take_tensor(import, &g->tensors[i], &unmatched, err);
-    if (code == LAM_OK && unmatched.n) code = lam_adapter_raise_unmatched(import, &unmatched, g->n_tensors, err);
+    if (code == LAM_OK) code = lam_adapter_fault_unmatched(import, &unmatched, g->n_tensors, err);
     lam_names_release(&unmatched);
+    if (code == LAM_OK) warn_of_norms(import);
     return code;
 }
 
@@ -108,7 +142,7 @@ static lam_code set_alpha(struct lam_adapter_import *import, const struct lam_gg
     if (alpha == 0.0f) lam_adapter_warn(import, "adapter.lora.alpha is 0 or missing: the scale is 1");
     for (size_t i = 0; i < import->n_modules; i++) {
         struct lam_import_module *m = &import->modules[i];
-        uint64_t rank = m->b.tensor ? m->b.cols : 0; /* checked later */
+        uint64_t rank = m->parts[LAM_PART_B].tensor ? m->parts[LAM_PART_B].cols : 0; /* checked later */
         m->alpha = alpha != 0.0f ? (double)alpha : (double)rank;
     }
     return LAM_OK;

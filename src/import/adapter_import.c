@@ -29,67 +29,6 @@ void lam_adapter_warn(struct lam_adapter_import *import, const char *format, ...
     strcpy(text + used + n, "\n");
 }
 
-lam_code lam_names_add(struct lam_names *names, const char *name, lam_error *err)
-{
-    if (names->n == names->cap) {
-        size_t cap = names->cap ? names->cap * 2 : 16;
-        const char **items = lam_realloc(names->items, cap, sizeof *items);
-        if (!items) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a list of %zu names", cap);
-        names->items = items;
-        names->cap = cap;
-    }
-    names->items[names->n++] = name;
-    return LAM_OK;
-}
-
-void lam_names_release(struct lam_names *names)
-{
-    lam_free(names->items);
-    *names = (struct lam_names){0};
-}
-
-static int compare_texts(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
-#define MOST_NAMES 3
-#define BRIEF_BYTES 240 /* of an error message's 512: callers put paths before it */
-
-void lam_names_report(struct lam_names *names, struct lam_adapter_report *report)
-{
-    char *text = report->unmatched;
-    size_t used = 0, i = 0, room = sizeof report->unmatched - sizeof "and 18446744073709551615 more\n";
-    qsort(names->items, names->n, sizeof *names->items, compare_texts);
-    for (; i < names->n; i++) {
-        size_t len = strlen(names->items[i]);
-        if (len + 1 > room - used) break;
-        memcpy(text + used, names->items[i], len + 1);
-        lam_clean_line(text + used);
-        used += len;
-        text[used++] = '\n';
-    }
-    text[used] = 0;
-    if (i < names->n) snprintf(text + used, sizeof report->unmatched - used, "and %zu more\n", names->n - i);
-}
-
-lam_code lam_names_raise(const struct lam_adapter_import *import, struct lam_names *names, lam_code code, const char *what, lam_error *err)
-{
-    char list[BRIEF_BYTES];
-    size_t used = 0, i = 0, head = strlen(what), room = head < sizeof list ? sizeof list - head : 0;
-    qsort(names->items, names->n, sizeof *names->items, compare_texts);
-    if (code == LAM_E_UNMATCHED) lam_names_report(names, import->report);
-    for (; i < names->n && i < MOST_NAMES; i++) {
-        size_t gap = i ? 2 : 0, len = strlen(names->items[i]);
-        if (used + gap + len + 1 > room) break;
-        memcpy(list + used, ", ", gap);
-        memcpy(list + used + gap, names->items[i], len + 1);
-        used += gap + len;
-    }
-    if (i == names->n) return LAM_RAISE(err, code, "%s (%zu): %s", what, names->n, list);
-    if (i > 0) return LAM_RAISE(err, code, "%s (%zu): %s, and %zu more", what, names->n, list, names->n - i);
-    const char *dots = strlen(names->items[0]) > 250 ? "…" : "";
-    if (names->n == 1) return LAM_RAISE(err, code, "%s (1): %.250s%s", what, names->items[0], dots);
-    return LAM_RAISE(err, code, "%s (%zu): %.250s%s, and %zu more", what, names->n, names->items[0], dots, names->n - 1);
-}
-
 /* How many layers a model has at least that has this tensor, in PEFT's names ("layers.7.") or GGUF's ("blk.7."); 0: not in a layer. */
 static uint32_t layers_for(const char *tensor)
 {
@@ -102,7 +41,7 @@ static uint32_t layers_for(const char *tensor)
     return digit && digit > at && *digit == '.' ? layer + 1 : 0;
 }
 
-lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, struct lam_names *tensors, size_t n_tensors, lam_error *err)
+lam_code lam_adapter_fault_unmatched(struct lam_adapter_import *import, struct lam_names *tensors, size_t n_tensors, lam_error *err)
 {
     static const char what[] = "tensors that match no module of the base";
     char text[180];
@@ -117,7 +56,19 @@ lam_code lam_adapter_raise_unmatched(const struct lam_adapter_import *import, st
         snprintf(text, sizeof text, "made for another model, or saved under other names: %s", what);
     else
         snprintf(text, sizeof text, "%s", what);
-    return lam_names_raise(import, tensors, LAM_E_UNMATCHED, text, err);
+    return lam_names_fault(tensors, &import->faults, LAM_E_UNMATCHED, text, "matches no module of the base", err);
+}
+
+bool lam_adapter_has_factor(const struct lam_import_module *m)
+{
+    return m->parts[LAM_PART_A].tensor || m->parts[LAM_PART_B].tensor;
+}
+
+bool lam_adapter_is_changed(const struct lam_import_module *m)
+{
+    for (int part = 0; part < LAM_N_PARTS; part++)
+        if (m->parts[part].tensor) return true;
+    return false;
 }
 
 lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *text, size_t len, lam_error *err)
@@ -154,6 +105,13 @@ struct lam_import_module *lam_adapter_find_module(const struct lam_adapter_impor
     struct lam_import_module **found =
         bsearch(name, import->by_name, import->n_modules, sizeof *import->by_name, compare_to_name);
     return found ? *found : NULL;
+}
+
+struct lam_import_module *lam_adapter_find_kind(const struct lam_adapter_import *import, enum lam_module_kind kind)
+{
+    for (size_t i = 0; i < import->n_modules; i++)
+        if (import->modules[i].kind == kind) return &import->modules[i];
+    return NULL;
 }
 
 /* Copies text without its ending ".weight"; false if it does not end so. */
@@ -271,42 +229,62 @@ static lam_code clean_path(const char *path, char **out, bool *is_peft, lam_erro
     return code;
 }
 
-static lam_code import_from(struct lam_adapter_import *import, const char *path, bool is_peft, const char *out_path,
-                            const struct lam_import_options *options, lam_error *err)
+/* Reads, checks and writes; all that is wrong with the adapter is known before the first fault is raised. */
+static lam_code import_source(struct lam_adapter_import *import, const char *path, enum lam_source_kind kind, const char *out_path,
+                              const struct lam_import_options *options, lam_error *err)
 {
     struct lam_safetensors *tensors = NULL;
     struct lam_gguf *gguf = NULL;
-    enum lam_source_kind kind = LAM_SOURCE_PEFT_ADAPTER;
-    if (!is_peft) LAM_TRY(lam_source_detect(path, &kind, err));
-    if (kind != LAM_SOURCE_PEFT_ADAPTER && kind != LAM_SOURCE_GGUF_ADAPTER)
-        return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is %s", path,
-                         kind == LAM_SOURCE_SLM_ADAPTER ? "a .slm adapter already" : "a model, not an adapter");
-    LAM_TRY(open_base(import, err));
     lam_code code = kind == LAM_SOURCE_PEFT_ADAPTER ? lam_adapter_read_peft(import, path, &tensors, err)
                                                     : lam_adapter_read_gguf(import, path, &gguf, err);
     if (code == LAM_OK) code = lam_adapter_check(import, err);
+    if (code == LAM_OK) code = lam_faults_raise(&import->faults, err);
+    if (code == LAM_OK) code = lam_adapter_drop_copies(import, err);
     if (code == LAM_OK) code = lam_adapter_write(import, out_path, options, err);
     lam_st_close(tensors);
     lam_gguf_close(gguf);
     return code;
 }
 
+static lam_code import_from(struct lam_adapter_import *import, const char *path, bool is_peft, const char *out_path,
+                            const struct lam_import_options *options, lam_error *err)
+{
+    enum lam_source_kind kind = LAM_SOURCE_PEFT_ADAPTER;
+    if (!is_peft) LAM_TRY(lam_source_detect(path, &kind, err));
+    if (kind != LAM_SOURCE_PEFT_ADAPTER && kind != LAM_SOURCE_GGUF_ADAPTER)
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is %s", path,
+                         kind == LAM_SOURCE_SLM_ADAPTER ? "a .slm adapter already" : "a model, not an adapter");
+    LAM_TRY(open_base(import, err));
+    import->accept_tokenizer = options && options->accept_tokenizer;
+    return import_source(import, path, kind, out_path, options, err);
+}
+
+static void release(struct lam_adapter_import *import)
+{
+    lam_slm_close(import->base);
+    lam_free(import->modules);
+    lam_free(import->by_name);
+    lam_free(import->invocation);
+    for (size_t i = 0; i < sizeof import->made / sizeof *import->made; i++) lam_free(import->made[i]);
+    lam_free(import->name);
+    json_decref(import->source);
+    lam_faults_release(&import->faults);
+}
+
 lam_code lam_import_adapter(const char *source, const char *base_path, const char *out_path,
                             const struct lam_import_options *options, struct lam_adapter_report *report, lam_error *err)
 {
     struct lam_adapter_report unused;
-    struct lam_adapter_import import = {.base_path = base_path, .report = report ? report : &unused};
+    struct lam_adapter_import import = {.base_path = base_path, .method = "lora", .report = report ? report : &unused};
     *import.report = (struct lam_adapter_report){0};
     bool is_peft;
     char *path;
     if (options && options->quantise) return LAM_RAISE(err, LAM_E_ARGUMENT, "an adapter is not quantised: its factors stay as they are");
     lam_code code = clean_path(source, &path, &is_peft, err);
     if (code == LAM_OK) code = import_from(&import, path, is_peft, out_path, options, err);
-    lam_slm_close(import.base);
-    lam_free(import.modules);
-    lam_free(import.by_name);
-    lam_free(import.name);
-    json_decref(import.source);
+    if (report && code != LAM_OK && code == import.faults.first.code) report->faults = lam_faults_list(&import.faults);
+    if (report && report->faults) report->n_faults = import.faults.n;
+    release(&import);
     lam_free(path);
     return code;
 }

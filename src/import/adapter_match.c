@@ -207,8 +207,8 @@ static lam_code pattern_match(const struct pattern *p, struct runner *r, const c
 struct lam_module_match {
     struct lam_module_rules rules;
     bool all_linear, by_layer;
-    bool *used;                       /* of a target list's entries */
-    struct pattern target, exclude;   /* code is NULL where the rule is no expression */
+    bool *used, *saved;               /* of a target list's entries, of modules_to_save's */
+    struct pattern target, exclude, feedforward; /* code is NULL where the rule is no expression */
     struct pattern *layers;
     size_t n_layers;
     struct runner runner;
@@ -271,6 +271,25 @@ static lam_code init_layer_patterns(struct lam_module_match *m, lam_error *err)
     return LAM_OK;
 }
 
+/* PEFT takes the entries as expressions when it decides what is no target, and as endings when it decides what is saved: only names of
+ * modules mean the same in both. */
+static lam_code init_saved(struct lam_module_match *m, lam_error *err)
+{
+    const json_t *list = m->rules.modules_to_save;
+    if (list && !json_is_array(list)) return LAM_RAISE(err, LAM_E_FORMAT, "modules_to_save is not a list");
+    LAM_TRY(check_list(list, "modules_to_save", err));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        size_t len = json_string_length(json_array_get(list, i));
+        for (size_t k = 0; k < len; k++)
+            if (!is_alnum(name[k]) && name[k] != '_' && name[k] != '.')
+                return LAM_RAISE(err, LAM_E_UNSUPPORTED, "modules_to_save[%zu] is \"%.100s\", which is no module's name", i, name);
+        if (len == 0) return LAM_RAISE(err, LAM_E_UNSUPPORTED, "modules_to_save[%zu] is empty", i);
+    }
+    m->saved = lam_alloc(json_array_size(list), sizeof *m->saved);
+    return m->saved ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "modules_to_save");
+}
+
 static bool is_all_linear(const json_t *value)
 {
     static const char wanted[] = "all-linear";
@@ -288,6 +307,8 @@ static lam_code match_init(struct lam_module_match *m, lam_error *err)
     r->exclude_modules = present(r->exclude_modules);
     r->layers_to_transform = present(r->layers_to_transform);
     r->layers_pattern = present(r->layers_pattern);
+    r->modules_to_save = present(r->modules_to_save);
+    r->feedforward_modules = present(r->feedforward_modules);
     if (is_empty(r->exclude_modules)) r->exclude_modules = NULL;
     if (json_is_string(r->target_modules) && (r->layers_to_transform || r->layers_pattern))
         return LAM_RAISE(err, LAM_E_FORMAT, "%s cannot be combined with target_modules as one string",
@@ -295,6 +316,8 @@ static lam_code match_init(struct lam_module_match *m, lam_error *err)
     m->all_linear = is_all_linear(r->target_modules);
     if (!m->all_linear) LAM_TRY(init_names(r->target_modules, "target_modules", &m->target, err));
     LAM_TRY(init_names(r->exclude_modules, "exclude_modules", &m->exclude, err));
+    LAM_TRY(init_names(r->feedforward_modules, "feedforward_modules", &m->feedforward, err));
+    LAM_TRY(init_saved(m, err));
     LAM_TRY(init_layer_numbers(m, err));
     LAM_TRY(init_layer_patterns(m, err));
     m->used = lam_alloc(json_array_size(r->target_modules), sizeof *m->used);
@@ -319,10 +342,12 @@ void lam_module_match_free(struct lam_module_match *m)
     if (!m) return;
     pattern_release(&m->target);
     pattern_release(&m->exclude);
+    pattern_release(&m->feedforward);
     for (size_t i = 0; m->layers && i < m->n_layers; i++) pattern_release(&m->layers[i]);
     pcre2_match_context_free(m->runner.context);
     lam_free(m->layers);
     lam_free(m->used);
+    lam_free(m->saved);
     lam_free(m);
 }
 
@@ -350,16 +375,36 @@ static enum ending find_in_list(const json_t *list, const char *name, bool *used
     return best;
 }
 
-/* PEFT's own targets for all these architectures (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING). */
-static enum ending find_default(const char *name)
+/* PEFT's own targets of LoRA for all these architectures (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING). */
+static const char *const lora_targets[] = {"q_proj", "v_proj", NULL};
+
+static enum ending find_default(const char *const *defaults, const char *name)
 {
-    enum ending q = compare_ending(name, "q_proj", 6), v = compare_ending(name, "v_proj", 6);
-    return q > v ? q : v;
+    enum ending best = NO_ENDING;
+    for (size_t i = 0; defaults[i]; i++) {
+        enum ending e = compare_ending(name, defaults[i], strlen(defaults[i]));
+        if (e > best) best = e;
+    }
+    return best;
+}
+
+/* Whether name has entry between dots, its ends counting as such. */
+static bool has_part(const char *name, const char *entry, size_t len)
+{
+    for (const char *at = name; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL)
+        if (strncmp(at, entry, len) == 0 && (at[len] == 0 || at[len] == '.')) return true;
+    return false;
 }
 
 static lam_code is_excluded(struct lam_module_match *m, const char *name, bool *excluded, lam_error *err)
 {
+    const json_t *saved = m->rules.modules_to_save;
     *excluded = false;
+    for (size_t i = 0; i < json_array_size(saved) && !*excluded; i++) {
+        const json_t *entry = json_array_get(saved, i);
+        *excluded = has_part(name, json_string_value(entry), json_string_length(entry));
+    }
+    if (*excluded) return LAM_OK;
     if (m->exclude.code) return pattern_match(&m->exclude, &m->runner, name, excluded, NULL, err);
     *excluded = find_in_list(m->rules.exclude_modules, name, NULL) != NO_ENDING;
     return LAM_OK;
@@ -396,7 +441,8 @@ lam_code lam_module_match_find(struct lam_module_match *m, const char *module, e
         *targeted = kind == LAM_MODULE_LINEAR;
         return LAM_OK;
     }
-    enum ending e = m->rules.target_modules ? find_in_list(m->rules.target_modules, module, m->used) : find_default(module);
+    const char *const *defaults = m->rules.defaults ? m->rules.defaults : lora_targets;
+    enum ending e = m->rules.target_modules ? find_in_list(m->rules.target_modules, module, m->used) : find_default(defaults, module);
     *targeted = e != NO_ENDING;
     /* A module that is named in full is taken whatever its layer. */
     return e == ENDS_WITH && m->by_layer ? is_wanted_layer(m, module, targeted, err) : LAM_OK;
@@ -408,6 +454,48 @@ const char *lam_module_match_unused(const struct lam_module_match *m, size_t i)
     for (size_t k = 0; k < json_array_size(list); k++)
         if (!m->used[k] && i-- == 0) return json_string_value(json_array_get(list, k));
     return NULL;
+}
+
+/* name, or its beginning up to a dot, ends with entry. */
+static bool saves(const char *name, const char *entry, size_t len)
+{
+    size_t n = strlen(name);
+    for (size_t end = len; end <= n; end++)
+        if ((name[end] == 0 || name[end] == '.') && memcmp(name + end - len, entry, len) == 0) return true;
+    return false;
+}
+
+bool lam_module_match_saved(struct lam_module_match *m, const char *module)
+{
+    bool saved = false;
+    for (size_t i = 0; i < json_array_size(m->rules.modules_to_save); i++) {
+        const json_t *entry = json_array_get(m->rules.modules_to_save, i);
+        if (!saves(module, json_string_value(entry), json_string_length(entry))) continue;
+        m->saved[i] = saved = true;
+    }
+    return saved;
+}
+
+const char *lam_module_match_unsaved(const struct lam_module_match *m, size_t i)
+{
+    const json_t *list = m->rules.modules_to_save;
+    for (size_t k = 0; k < json_array_size(list); k++)
+        if (!m->saved[k] && i-- == 0) return json_string_value(json_array_get(list, k));
+    return NULL;
+}
+
+lam_code lam_module_match_feedforward(struct lam_module_match *m, const char *module, bool *feedforward, lam_error *err)
+{
+    const json_t *list = m->rules.feedforward_modules;
+    size_t n = strlen(module);
+    *feedforward = false;
+    if (m->feedforward.code) return pattern_match(&m->feedforward, &m->runner, module, feedforward, NULL, err);
+    if (!list) *feedforward = compare_ending(module, "down_proj", strlen("down_proj")) != NO_ENDING;
+    for (size_t i = 0; i < json_array_size(list) && !*feedforward; i++) { /* PEFT's endswith: dots don't count */
+        size_t len = json_string_length(json_array_get(list, i));
+        *feedforward = len <= n && memcmp(module + n - len, json_string_value(json_array_get(list, i)), len) == 0;
+    }
+    return LAM_OK;
 }
 
 struct entry {

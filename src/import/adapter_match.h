@@ -1,5 +1,5 @@
-/* Which modules an adapter's configuration means, decided as PEFT 0.21 does (check_target_module_exists and get_pattern_key in
- * huggingface/peft), and the regular expressions that this takes.
+/* Which modules an adapter's configuration means, decided as PEFT 0.21 does (check_target_module_exists, _set_trainable,
+ * IA3Model._check_target_module_feedforward and get_pattern_key in huggingface/peft), and the regular expressions that this takes.
  *
  * The expressions are Python's. Only what means the same to Python's re and to PCRE2 on module names is accepted: literals, ".",
  * classes, groups, look-around, alternatives, repeats, anchors, and the escapes \d \D \w \W \s \S \b \B \A \Z \n \t \r \f and of
@@ -18,10 +18,13 @@ enum lam_module_kind { LAM_MODULE_LINEAR, LAM_MODULE_HEAD, LAM_MODULE_EMBEDDING,
 
 /* Values as they stand in adapter_config.json; NULL or JSON null: absent. Borrowed, they must outlive the matcher. */
 struct lam_module_rules {
-    const json_t *target_modules;      /* list of names or endings, one expression, "all-linear"; absent: q_proj and v_proj */
+    const json_t *target_modules;      /* list of names or endings, one expression, "all-linear"; absent: the defaults */
+    const char *const *defaults;       /* endings, up to NULL; NULL: q_proj and v_proj, as LoRA has it for all these architectures */
     const json_t *exclude_modules;     /* list of names or endings, or one expression */
     const json_t *layers_to_transform; /* layer number or list of them */
     const json_t *layers_pattern;      /* expression or list of them */
+    const json_t *modules_to_save;     /* list of names; what they mean is no target */
+    const json_t *feedforward_modules; /* IA³: list of endings or one expression; absent: down_proj */
 };
 
 struct lam_module_match;
@@ -33,6 +36,13 @@ lam_code lam_module_match_find(struct lam_module_match *m, const char *module, e
                                lam_error *err);
 /* The i-th entry of a target list that no module has matched yet, or NULL after the last. */
 const char *lam_module_match_unused(const struct lam_module_match *m, size_t i);
+
+/* Whether modules_to_save means the module, or one that it is part of: any name that ends with an entry, dots or not. */
+bool lam_module_match_saved(struct lam_module_match *m, const char *module);
+/* The i-th entry of modules_to_save that no module has matched yet, or NULL after the last. */
+const char *lam_module_match_unsaved(const struct lam_module_match *m, size_t i);
+/* Whether IA³ scales what goes into the module, and not what comes out. */
+lam_code lam_module_match_feedforward(struct lam_module_match *m, const char *module, bool *feedforward, lam_error *err);
 
 /* rank_pattern or alpha_pattern: an object of expressions and numbers, in the file's order. */
 struct lam_pattern_table;

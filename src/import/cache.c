@@ -347,16 +347,13 @@ static lam_code import_entry(const struct request *r, lam_error *err)
     if (r->options) {
         options.progress = r->options->progress;
         options.progress_context = r->options->progress_context;
+        options.accept_tokenizer = r->options->accept_tokenizer;
     }
     LAM_TRY(remove_parts(r->folder, r->key.text, err));
     LAM_TRY(make_room(r->folder, r->key.text, r->key.source_bytes, r->max_bytes, err));
-    if (r->base_digest) {
-        struct lam_adapter_report report;
-        LAM_TRY(lam_import_adapter(r->source, r->base_path, r->slm, &options, r->report ? r->report : &report, err));
-    } else {
-        LAM_TRY(lam_import_base(r->source, r->slm, &options, err));
-    }
-    LAM_TRY(lam_cache_key(r->source, r->base_digest, &after, err));
+    if (r->base_digest) LAM_TRY(lam_import_adapter(r->source, r->base_path, r->slm, &options, r->report, err));
+    else LAM_TRY(lam_import_base(r->source, r->slm, &options, err));
+    LAM_TRY(lam_cache_key(r->source, r->base_digest, r->options && r->options->accept_tokenizer, &after, err));
     if (strcmp(after.text, r->key.text) == 0) return LAM_OK;
     LAM_TRY(remove_files(r->folder, r->key.text, &removed, err));
     return LAM_RAISE(err, LAM_E_CHANGED, "%s: written while it was imported", r->source);
@@ -381,7 +378,7 @@ static lam_code open_request(struct request *r, struct lam_cached *out, lam_erro
     struct lam_lock *lock = NULL;
     LAM_TRY(size_limit(r->options, &r->max_bytes, err));
     LAM_TRY(lam_cache_folder(r->options, &r->folder, err));
-    LAM_TRY(lam_cache_key(r->source, r->base_digest, &r->key, err));
+    LAM_TRY(lam_cache_key(r->source, r->base_digest, r->options && r->options->accept_tokenizer, &r->key, err));
     r->slm = entry_path(r->folder, r->key.text, ".slm");
     r->json = entry_path(r->folder, r->key.text, ".json");
     r->lock = entry_path(r->folder, r->key.text, ".lock");

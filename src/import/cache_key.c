@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IMPORTER_VERSION 1 /* raise it when the same source gives other bytes */
+#define IMPORTER_VERSION 2 /* raise it when the same source gives other bytes */
 
 static bool ends_with(const char *name, const char *suffix)
 {
@@ -83,7 +83,7 @@ static lam_code add_files(json_t *files, const char *real, struct lam_cache_key 
     return code;
 }
 
-lam_code lam_cache_key(const char *source, const char *base_digest, struct lam_cache_key *out, lam_error *err)
+lam_code lam_cache_key(const char *source, const char *base_digest, bool accept_tokenizer, struct lam_cache_key *out, lam_error *err)
 {
     char *real = NULL;
     uint8_t digest[LAM_SHA256_BYTES];
@@ -93,7 +93,8 @@ lam_code lam_cache_key(const char *source, const char *base_digest, struct lam_c
     json_t *files = json_array();
     json_t *whole = json_pack("{s:i,s:s,s:s?,s:O}", "importer", IMPORTER_VERSION, "source", real, "base", base_digest, "files", files);
     lam_code code = check_text(real, err);
-    if (code == LAM_OK && !whole) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", source);
+    bool named = !whole || !accept_tokenizer || json_object_set_new(whole, "accept_tokenizer", json_true()) == 0;
+    if (code == LAM_OK && (!whole || !named)) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", source);
     if (code == LAM_OK) code = add_files(files, real, out, err);
     if (code == LAM_OK) code = lam_json_digest(whole, digest, err);
     if (code == LAM_OK) {

@@ -11,8 +11,8 @@ struct lam_cache_key {
     uint64_t source_bytes; /* of all files */
 };
 
-/* base_digest: NULL for a base. The source's own files (all parts of a split GGUF, all JSON, safetensors, template,
+/* base_digest: NULL for a base; accept_tokenizer as in lam_import_options. The source's own files (all parts of a split GGUF, all JSON, safetensors, template,
  * tokenizer and model card files of a folder) enter the key. */
-lam_code lam_cache_key(const char *source, const char *base_digest, struct lam_cache_key *out, lam_error *err);
+lam_code lam_cache_key(const char *source, const char *base_digest, bool accept_tokenizer, struct lam_cache_key *out, lam_error *err);
 
 #endif
