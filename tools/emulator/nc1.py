@@ -8,12 +8,11 @@ layer by layer, which the contract says must give the same result.
     python tools/emulator/nc1.py MODEL-f16.gguf --quantise q4_64:outliers=0.01 --tokens 1,2,3    # float weights, encoded first
     python tools/emulator/nc1.py --index            # adds the nc1 logits of every quantised case of tests/golden
     python tools/emulator/nc1.py --index q4_64      # of those that --quantise makes alone
+    python tools/emulator/nc1.py --index methods    # of the stacks that make_methods.py made, on quantised twins
 """
 import argparse
-import json
 import math
 import re
-import struct
 import sys
 from pathlib import Path
 
@@ -22,14 +21,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Q
 
 import q4_64
-
-F = np.float32
-TINY = F(2.0 ** -100)
-
-
-class Refused(Exception):
-    """The contract ends the request: a value is not finite or leaves float16's range."""
-
+from adapters import F, TINY, Item, Refused, Stack, exact, float_product, quantise, read_adapter
 
 # ---- block formats: integer codes in groups of 32 -------------------------------------------------------------------
 
@@ -134,28 +126,6 @@ class Blocks:
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
-def quantise(x: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of x in groups of 32, the last padded with zeros: integer codes [n, groups, 32] and scales [n, groups]."""
-    if not np.isfinite(x).all():
-        raise Refused("an activation is not finite")
-    n, width = x.shape
-    groups = -(-width // 32)
-    padded = np.zeros((n, groups * 32), dtype=F)
-    padded[:, :width] = x
-    padded = padded.reshape(n, groups, 32)
-    amax = np.abs(padded).max(axis=2)
-    live = amax >= TINY
-    safe = np.where(live, amax, F(1))
-    inv = F(top) / safe
-    codes = np.where(live[..., None], np.rint(padded * inv[..., None]), F(0))
-    return codes.astype(np.int32), np.where(live, safe / F(top), F(0))
-
-
-def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Integer products through float64 matrix products: every partial sum is below 2**53, so the result is exact."""
-    return a.astype(np.float64) @ b.astype(np.float64).T
-
-
 def block_product(w: Blocks, x: np.ndarray) -> np.ndarray:
     codes, xs = quantise(x, 127)
     acc = np.zeros((x.shape[0], w.codes.shape[0]), dtype=F)
@@ -172,17 +142,6 @@ def block_product(w: Blocks, x: np.ndarray) -> np.ndarray:
         elif w.m is not None:
             u = scale * xg.sum(1)[:, None].astype(F)
             acc = acc + w.m[:, g] * u if w.sign > 0 else acc - w.m[:, g] * u
-    return acc
-
-
-def float_product(w: np.ndarray, x: np.ndarray) -> np.ndarray:
-    acc = np.zeros((x.shape[0], w.shape[0]), dtype=F)
-    columns = np.ascontiguousarray(w.T)
-    for start in range(0, x.shape[1], 32):
-        part = np.zeros_like(acc)
-        for k in range(start, min(start + 32, x.shape[1])):
-            part = part + columns[k][None, :] * x[:, k, None]
-        acc = acc + part
     return acc
 
 
@@ -220,105 +179,6 @@ class Matrix:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return float_product(self.w, x) if self.is_float else block_product(self.w, x)
-
-
-# ---- adapters -------------------------------------------------------------------------------------------------------
-
-class Factor:
-    """One staged factor: float32 on a float matrix, else 14-bit codes in groups of 32 along the sum axis."""
-
-    def __init__(self, w: np.ndarray, staged: bool):
-        self.w, self.staged = np.ascontiguousarray(w, dtype=F), staged
-        if staged:
-            self.codes, self.scale = quantise(self.w, 8191)
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        if not self.staged:
-            return float_product(self.w, x)
-        codes, xs = quantise(x, 8191)
-        acc = np.zeros((x.shape[0], self.w.shape[0]), dtype=F)
-        for g in range(codes.shape[1]):
-            acc = acc + exact(codes[:, g], self.codes[:, g]).astype(F) * (self.scale[:, g] * xs[:, g, None])
-        return acc
-
-
-def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    raw = path.read_bytes()
-    size = struct.unpack("<Q", raw[:8])[0]
-    out = {}
-    for name, entry in json.loads(raw[8:8 + size]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        data = raw[8 + size + begin:8 + size + end]
-        if entry["dtype"] == "BF16":
-            value = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(F)
-        else:
-            value = np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[entry["dtype"]]).astype(F)
-        out[name] = value.reshape(entry["shape"])
-    return out
-
-
-def matched(pattern: dict, module: str, default):
-    for key, value in pattern.items():
-        if re.match(rf"(.*\.)?({key})$", module):
-            return value
-    return default
-
-
-class Adapter:
-    """A PEFT LoRA folder, keyed by GGUF tensor names. q and k rows follow GGUF's order (interleaved for llama)."""
-
-    NAMES = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
-             "up_proj": "ffn_up", "down_proj": "ffn_down"}
-
-    def __init__(self, folder: str, weight: float, model: "Model"):
-        config = json.loads((Path(folder) / "adapter_config.json").read_text())
-        tensors = read_safetensors(Path(folder) / "adapter_model.safetensors")
-        self.weight, self.scale, self.a, self.b, self.bias = weight, {}, {}, {}, {}
-        for key, value in tensors.items():
-            module, factor = re.fullmatch(
-                r"base_model\.model\.(.*?)\.(lora_A\.weight|lora_B\.weight|lora_embedding_A|lora_embedding_B"
-                r"|base_layer\.bias|bias)", key).groups()
-            leaf = module.split(".")[-1]
-            name = {"embed_tokens": "token_embd", "lm_head": "output"}.get(leaf) or \
-                f"blk.{module.split('.')[2]}.{self.NAMES[leaf]}"
-            if model.arch == "llama" and leaf in ("q_proj", "k_proj") and not factor.startswith("lora_A"):
-                heads = model.heads if leaf == "q_proj" else model.kv_heads
-                value = value.reshape(heads, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
-            if factor.endswith("bias"):
-                self.bias[name] = value
-                continue
-            staged = not model.matrix_of(name).is_float
-            is_a = "A" in factor
-            (self.a if is_a else self.b)[name] = Factor(value, staged)
-            if is_a:
-                r = matched(config["rank_pattern"], module, config["r"])
-                alpha = matched(config["alpha_pattern"], module, config["lora_alpha"])
-                assert r == value.shape[0], (module, r, value.shape)
-                s = alpha / math.sqrt(r) if config["use_rslora"] else alpha / r
-                self.scale[name] = F(weight * s)
-
-    def add(self, name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        if name not in self.a:
-            return y
-        return y + self.b[name](self.scale[name] * self.a[name](x))
-
-    def add_embedding(self, y: np.ndarray, ids) -> np.ndarray:
-        """Factors of an embedding stay float32, whatever the embedding's type."""
-        if "token_embd" not in self.a:
-            return y
-        a, b = self.a["token_embd"].w, self.b["token_embd"].w
-        delta = np.zeros_like(y)
-        for k in range(a.shape[0]):
-            delta = delta + b[None, :, k] * (self.scale["token_embd"] * a[k, ids])[:, None]
-        return y + delta
-
-    def replace_bias(self, name: str, bias):
-        if name not in self.bias:
-            return bias
-        new = self.bias[name]
-        return new if self.weight == 1 else bias + F(self.weight) * (new - bias)
 
 
 # ---- functions ------------------------------------------------------------------------------------------------------
@@ -464,15 +324,6 @@ class Model:
         out[..., second] = a * s + b * c
         return out
 
-    def project(self, name: str, x: np.ndarray, adapters) -> np.ndarray:
-        y = self.matrix_of(name)(x)
-        for adapter in adapters:
-            y = adapter.add(name, y, x)
-        bias = self.vector(name + ".bias")
-        for adapter in adapters:
-            bias = adapter.replace_bias(name, bias)
-        return y if bias is None else y + bias
-
     def attend(self, q, k, v, window: int) -> np.ndarray:
         """q [n, heads, dim]; k and v per KV head as stored."""
         n, group = q.shape[0], self.heads // self.kv_heads
@@ -546,34 +397,48 @@ class Model:
             raise Refused("a key or value leaves float16's range")
         return half.astype(F)
 
-    def forward(self, tokens, adapters=(), kv=None, first_row=0) -> np.ndarray:
-        kv = kv or ("f16" if self.has_blocks else "f32")
+    def forward(self, tokens, stack=None, kv=None, first_row=0) -> np.ndarray:
+        """Logits of rows first_row … of the prompt. `stack`: a Stack over this model, or None for the base alone."""
+        kv, stack = kv or ("f16" if self.has_blocks else "f32"), stack or Stack(self, [])
         n, gemma = len(tokens), self.arch == "gemma3"
-        embed_scale = F(math.sqrt(self.d)) if gemma else None
-        x = self.matrix_of("token_embd").rows_f32(list(tokens))
-        for adapter in adapters:
-            x = adapter.add_embedding(x, list(tokens))
-        x = x * embed_scale if gemma else x
-        for i in range(self.layers):
-            def norm(value, name):
-                return rms_norm(value, self.vector(f"blk.{i}.{name}.weight"), self.eps)
+        runs = stack.segments(tokens)
 
-            h = norm(x, "attn_norm")
-            q, k, v = (self.project(f"blk.{i}.attn_{c}", h, adapters) for c in "qkv")
+        def by_runs(value, step, first=0):
+            """step(rows of value, their active items) for each run of rows from `first` on."""
+            return np.concatenate([step(value[max(r.start, first):r.stop], on) for r, on in runs if r.stop > first])
+
+        def norm(value, name, first=0):
+            return by_runs(value, lambda rows, on: rms_norm(rows, stack.norm(name, on), self.eps), first)
+
+        def project(name, value, first=0):
+            return by_runs(value, lambda rows, on: stack.project(name, rows, on), first)
+
+        x = stack.embed(tokens)
+        x = x * F(math.sqrt(self.d)) if gemma else x
+        for i in range(self.layers):
+            at = f"blk.{i}."
+            h = norm(x, at + "attn_norm")
+            q, k, v = (project(f"{at}attn_{c}", h) for c in "qkv")
             q, k, v = q.reshape(n, self.heads, -1), k.reshape(n, self.kv_heads, -1), v.reshape(n, self.kv_heads, -1)
-            if f"blk.{i}.attn_q_norm.weight" in self.tensors:
-                q, k = norm(q, "attn_q_norm"), norm(k, "attn_k_norm")
+            if f"{at}attn_q_norm.weight" in self.tensors:
+                q, k = norm(q, at + "attn_q_norm"), norm(k, at + "attn_k_norm")
             cos, sin = self.rotations(i, n)
             q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
             y = self.attend(q, self.stored(k, kv, False), self.stored(v, kv, True), self.window if self.is_local(i) else 0)
-            y = self.project(f"blk.{i}.attn_output", y, adapters)
-            x = x + (norm(y, "post_attention_norm") if gemma else y)
-            h = norm(x, "ffn_norm")
-            gate, up = (self.project(f"blk.{i}.ffn_{c}", h, adapters) for c in ("gate", "up"))
-            y = self.project(f"blk.{i}.ffn_down", (gelu_tanh(gate) if gemma else silu(gate)) * up, adapters)
-            x = x + (norm(y, "post_ffw_norm") if gemma else y)
-        h = rms_norm(x[first_row:], self.vector("output_norm.weight"), self.eps)
-        return soft_cap(self.project("output", h, adapters), self.fields.get(f"{self.arch}.final_logit_softcapping"))
+            y = project(at + "attn_output", y)
+            x = x + (norm(y, at + "post_attention_norm") if gemma else y)
+            h = norm(x, at + "ffn_norm")
+            gate, up = (project(f"{at}ffn_{c}", h) for c in ("gate", "up"))
+            y = project(at + "ffn_down", (gelu_tanh(gate) if gemma else silu(gate)) * up)
+            x = x + (norm(y, at + "post_ffw_norm") if gemma else y)
+        h = norm(x, "output_norm", first_row)
+        y = np.concatenate([stack.project("output", h[max(r.start, first_row) - first_row:r.stop - first_row], on)
+                            for r, on in runs if r.stop > first_row])
+        return soft_cap(y, self.fields.get(f"{self.arch}.final_logit_softcapping"))
+
+    def stack(self, adapters, **more) -> Stack:
+        """adapters: (path, weight) or (path, weight, rule) in order."""
+        return Stack(self, [Item(read_adapter(path, self), weight, *rule) for path, weight, *rule in adapters], **more)
 
 
 WITH_INT8 = ("qwen2-k/kmix", "gemma3-k/kmix", "llama-gqa/q4_0")
@@ -594,17 +459,17 @@ def run_index(only: str | None) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
     from common import GOLDEN, load_index, put, save_index, save_logits
     index = load_index()
-    if only == "i8":
-        make_int8_cases(index)
+    if only in ("i8", "methods"):
+        make_int8_cases(index) if only == "i8" else make_method_cases(index)
         return save_index(index)
     make_quantised_cases(index)
     if only:
         return save_index(index)
-    index["cases"] = [c for c in index["cases"] if c["rule"] != "nc1" or c.get("quantise")]
+    index["cases"] = [c for c in index["cases"] if c["rule"] != "nc1" or c.get("quantise") or "+methods:" in c["id"]]
     for case in [c for c in index["cases"] if c["rule"] == "report"]:
         model = Model(str(GOLDEN / case["path"]))
-        adapters = [Adapter(str(GOLDEN / a["path"]), a["weight"], model) for a in case["adapters"]]
-        logits = model.forward(case["tokens"], adapters, first_row=case["first_row"])
+        stack = model.stack([(GOLDEN / a["path"], a["weight"]) for a in case["adapters"]])
+        logits = model.forward(case["tokens"], stack, first_row=case["first_row"])
         reference = np.fromfile(GOLDEN / case["logits"], "<f4").reshape(logits.shape)
         cosine = float((logits * reference).sum() / np.linalg.norm(logits) / np.linalg.norm(reference))
         worst = float(np.abs(logits - reference).max() / np.abs(reference).max())
@@ -612,6 +477,7 @@ def run_index(only: str | None) -> None:
         put(index, "cases", {**case, "id": case["id"] + ":nc1", "rule": "nc1", **saved})
         print(f"{case['id']}: cosine to HF {cosine:.6f}, max |delta| / max |logit| {worst:.2e}", flush=True)
     make_int8_cases(index)
+    make_method_cases(index)
     save_index(index)
 
 
@@ -621,31 +487,76 @@ QUANTISED = ["q4_64", "q4_64:outliers=0.02", "q4_64:outliers=0.01,keep=embedding
 def make_quantised_cases(index: dict) -> None:
     """Float GGUF models with and without adapters, imported with --quantise: an id such as "llama-rope3/f16:q4_64:nc1"."""
     from common import GOLDEN, put, save_logits
-    index["cases"] = [c for c in index["cases"] if not c.get("quantise")]
+    index["cases"] = [c for c in index["cases"] if not c.get("quantise") or "+methods:" in c["id"]]
     for case in [c for c in index["cases"] if c["rule"] == "float" and c["form"] == "gguf"]:
         for quantise in QUANTISED if not case["adapters"] else QUANTISED[1:2]:
             if "keep" in quantise and case["model"] != "llama-gqa" or any(not (GOLDEN / a["path"]).is_dir() for a in case["adapters"]):
                 continue
             model = Model(str(GOLDEN / case["path"]), quantise)
-            adapters = [Adapter(str(GOLDEN / a["path"]), a["weight"], model) for a in case["adapters"]]
+            stack = model.stack([(GOLDEN / a["path"], a["weight"]) for a in case["adapters"]])
             first = len(case["tokens"]) - 8
             name = case["id"].split("/", 1)[1] + "-" + re.sub("[^a-z0-9.]+", "-", quantise)
-            saved = save_logits(f"{case['model']}/nc1-{name}.f32", model.forward(case["tokens"], adapters, first_row=first))
+            saved = save_logits(f"{case['model']}/nc1-{name}.f32", model.forward(case["tokens"], stack, first_row=first))
             kept = {k: v for k, v in case.items() if not k.startswith("logits") and k != "kv16_first_row"}
             put(index, "cases", {**kept, "id": f"{case['id']}:{quantise}:nc1", "weights": "Q4_64", "quantise": quantise, "rule": "nc1",
                                  "first_row": first, **saved})
             print(f"{case['id']}: {quantise}", flush=True)
 
 
+# A quantised twin for each base of make_methods.py; some stacks on a base with a residual too.
+METHOD_TWINS = {"llama-gqa": "llama-gqa/q4_0", "qwen2-tied": "qwen2-tied/q8_0", "qwen3-wide": "qwen3-wide/legacymix", "gemma3-swa": "gemma3-swa/q8_0"}
+WITH_RESIDUAL = ("dora", "dora+dora-b", "ia3-joined", "norms", "sparse", "saved-head=0.5", "stack-00", "stack-01", "stack-18", "stack-19")
+K_STACKS = {"dora": [("dora", 1.0)], "dora+rslora": [("dora", 1.0), ("rslora", 1.0)], "ia3+dora=0.5": [("ia3", 1.0), ("dora", 0.5)]}
+
+
+def make_method_cases(index: dict) -> None:
+    """Every stack of make_methods.py on a quantised twin, under both policies and, every fourth one, a mix of them."""
+    from common import Packed
+    index["cases"] = [c for c in index["cases"] if "+methods:" not in c["id"] or c["rule"] != "nc1"]
+    by_id = {c["id"]: c for c in index["cases"]}
+    packed = {model: Packed(f"methods/{model}/nc1.f32") for model in (*METHOD_TWINS, "llama-k")}
+    for number, case in enumerate(c for c in list(index["cases"]) if "+methods:" in c["id"]):
+        name, pack = case["id"].split("+methods:")[1], packed[case["model"]]
+        one_stack(index, pack, by_id[METHOD_TWINS[case["model"]]], None, name, case, number % 4 == 0)
+        if case["model"] == "llama-gqa" and name in WITH_RESIDUAL:
+            one_stack(index, pack, by_id["llama-gqa/f32"], QUANTISED[1], name, case, True)
+    for name, stack in K_STACKS.items():
+        case = {"tokens": by_id["llama-k/kmix"]["tokens"][:14], "adapters": [{"path": f"methods/llama-k/{a}", "weight": w} for a, w in stack]}
+        one_stack(index, packed["llama-k"], by_id["llama-k/kmix"], None, name, case, True)
+    for pack in packed.values():
+        pack.save()
+
+
+def one_stack(index, packed, plain, quantise, name, case, mix) -> None:
+    from common import GOLDEN, put
+    model, tokens, adapters = Model(str(GOLDEN / plain["path"]), quantise), case["tokens"], case["adapters"]
+    first, twin = len(tokens) - (8 if name.startswith("alora") else 1), plain["id"].split("/")[1] + (":" + quantise if quantise else "")
+    stacked = [(GOLDEN / a["path"], a["weight"], *([a["rule"]] if "rule" in a else [])) for a in adapters]
+    matrices = sorted(n.removesuffix(".weight") for n, t in model.tensors.items() if len(t.shape) == 2 and n != "token_embd.weight")
+    half = matrices[::2]
+    index["models"][plain["model"]]["materialized"] = half
+    for policy in ("dual", "materialize", "mixed") if mix else ("dual", "materialize"):
+        stack = model.stack(stacked, policy="materialize" if policy == "materialize" else "dual",
+                            policies={m: "materialize" for m in half} if policy == "mixed" else {}, owners=case.get("owners"))
+        saved = packed.add(model.forward(tokens, stack, first_row=first))
+        put(index, "cases", {
+            **{k: plain[k] for k in ("arch", "model", "path", "form")}, "tokens": tokens,
+            "id": f"{plain['model']}/{twin}+methods:{name}:{policy}:nc1",
+            "weights": "Q4_64" if quantise else plain["weights"], **({"quantise": quantise} if quantise else {}), "adapters": adapters, "rule": "nc1",
+            **({"owners": case["owners"]} if "owners" in case else {}), **({"policy": policy} if policy != "dual" else {}),
+            "first_row": first, **saved})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--tokens", help="comma-separated ids")
-    parser.add_argument("--adapter", action="append", default=[], metavar="FOLDER[=WEIGHT]")
+    parser.add_argument("--adapter", action="append", default=[], metavar="FOLDER[=WEIGHT]", help="a PEFT folder, or a .slm")
+    parser.add_argument("--policy", choices=["dual", "materialize"], default="dual")
     parser.add_argument("--kv", choices=["f16", "f32", "i8"], help="default: as the contract says for the base")
     parser.add_argument("--first-row", type=int, default=0)
     parser.add_argument("--quantise", metavar="TYPE", help="encode float matrices first, as lamina import does")
-    parser.add_argument("--index", nargs="?", const="", choices=["", "q4_64", "i8"])
+    parser.add_argument("--index", nargs="?", const="", choices=["", "q4_64", "i8", "methods"])
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
     if args.index is not None:
@@ -654,8 +565,9 @@ def main() -> None:
     adapters = []
     for text in args.adapter:
         folder, _, weight = text.partition("=")
-        adapters.append(Adapter(folder, float(weight or 1), model))
-    logits = model.forward([int(t) for t in args.tokens.split(",")], adapters, args.kv, args.first_row)
+        adapters.append((folder, float(weight or 1)))
+    stack = model.stack(adapters, policy=args.policy)
+    logits = model.forward([int(t) for t in args.tokens.split(",")], stack, args.kv, args.first_row)
     if args.output:
         Path(args.output).write_bytes(logits.astype("<f4").tobytes())
     for row in logits:

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def tokens_for(model: str, vocab: int, count: int = 48, bos: int | None = None) 
     return ids
 
 
+def matched(pattern: dict | None, module: str, default):
+    """As PEFT reads rank_pattern and alpha_pattern: the first key that matches."""
+    return next((v for k, v in (pattern or {}).items() if re.match(rf"(.*\.)?({k})$", module)), default)
+
+
 def load_index() -> dict:
     if INDEX.exists():
         return json.loads(INDEX.read_text())
@@ -57,6 +63,29 @@ def save_index(index: dict) -> None:
 
 def put(index: dict, where: str, entry: dict) -> None:
     index[where] = [c for c in index[where] if c["id"] != entry["id"]] + [entry]
+
+
+class Packed:
+    """Logits of many cases in one file: each has `at`, the place of its first row."""
+
+    def __init__(self, rel: str):
+        self.rel, self.rows = rel, []
+
+    def add(self, logits: np.ndarray) -> dict:
+        data = np.ascontiguousarray(logits, dtype="<f4")
+        assert np.isfinite(data).all()
+        at = sum(map(len, self.rows))
+        self.rows.append(data)
+        return {"logits": self.rel, "at": at, "rows": data.shape[0], "vocab": data.shape[1], "max_abs": float(np.abs(data).max())}
+
+    def save(self) -> None:
+        (GOLDEN / self.rel).write_bytes(b"".join(r.tobytes() for r in self.rows))
+
+
+def read_logits(case: dict) -> np.ndarray:
+    rows = np.fromfile(GOLDEN / case["logits"], "<f4").reshape(-1, case["vocab"])
+    at = case.get("at", 0)
+    return rows[at:at + case["rows"]]
 
 
 def save_logits(rel: str, logits: np.ndarray) -> dict:

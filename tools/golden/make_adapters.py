@@ -1,10 +1,11 @@
 """Writes PEFT adapters for the tiny models with real PEFT, one llama.cpp LoRA GGUF per architecture, and the
 logits that transformers and PEFT give with them. Run make_models.py first.
 
-    python tools/golden/make_adapters.py
+    python tools/golden/make_adapters.py [ADAPTER ...]    # with names: only the cases of these adapters, whose folders stand already
 """
 import json
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
@@ -47,6 +48,11 @@ ADAPTERS = [
     ("llama-gqa", "zero-b", lora(2, 4, ["q_proj"])),
     # PEFT's default for a target among the embeddings: the folder also holds a copy of the base's embedding.
     ("llama-gqa", "embed-with-base", lora(1, 2, ["embed_tokens"])),
+    ("llama-gqa", "dora", lora(2, 4, ["q_proj"], use_dora=True)),
+    ("llama-gqa", "modules-to-save", lora(2, 4, ["q_proj"], modules_to_save=["norm"])),
+    ("llama-gqa", "ia3", IA3Config(target_modules=["k_proj", "v_proj", "down_proj"], feedforward_modules=["down_proj"],
+                                   task_type="CAUSAL_LM")),
+    ("llama-gqa", "activated", lora(2, 4, ["q_proj"], alora_invocation_tokens=[20, 21])),
     ("llama-bias", "all-r4", lora(4, 8, ALL)),
     ("llama-bias", "bias-lora-only", lora(2, 4, ["q_proj", "o_proj"], bias="lora_only")),
     ("llama-bias", "bias-all", lora(2, 4, ["q_proj"], bias="all")),
@@ -61,20 +67,15 @@ ADAPTERS = [
     ("llama-k", "all-r4", lora(4, 8, ALL)),
     ("gemma3-k", "attention-r3", lora(3, 6, ATTENTION)),
 ]
-# Adapters that must be refused by name (or, later, supported): PEFT writes and loads all of them.
+# Adapters that must be refused by name: PEFT writes and loads all of them.
 REFUSED = [
-    ("llama-gqa", "dora", lora(2, 4, ["q_proj"], use_dora=True), "use_dora"),
-    ("llama-gqa", "modules-to-save", lora(2, 4, ["q_proj"], modules_to_save=["norm"]), "modules_to_save"),
     ("llama-gqa", "trainable-tokens", lora(2, 4, ["q_proj"], trainable_token_indices={"embed_tokens": [5, 9]}),
      "trainable_token_indices"),
-    ("llama-gqa", "ia3", IA3Config(target_modules=["k_proj", "v_proj", "down_proj"], feedforward_modules=["down_proj"],
-                                   task_type="CAUSAL_LM"), "IA3"),
     ("llama-gqa", "target-parameters", LoraConfig(r=2, lora_alpha=4, target_modules=[], task_type="CAUSAL_LM",
                                                   target_parameters=["self_attn.q_proj.weight"]), "target_parameters"),
-    ("llama-gqa", "activated", lora(2, 4, ["q_proj"], alora_invocation_tokens=[20, 21]), "alora_invocation_tokens"),
 ]
 # base case, [(adapter, weight), ...]; a case of a quantised twin says its file's suffix.
-CASES = [(b, None, [(a, 1.0)]) for b, a, _ in ADAPTERS if not b.endswith("-k")] + [
+CASES = [(b, None, [(a, 1.0)]) for b, a, _ in ADAPTERS if not b.endswith("-k") and a != "activated"] + [
     ("llama-gqa", None, [("all-r4", 0.5)]), ("llama-gqa", None, [("all-r4", -0.5)]), ("llama-gqa", None, [("all-r4", 1.7)]),
     ("llama-gqa", None, [("all-r4", 1.0), ("attention-r8", 1.0)]),
     ("llama-gqa", None, [("attention-r8", 1.7), ("all-r4", -0.5)]),
@@ -196,15 +197,20 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     index = load_index()
-    shutil.rmtree(GOLDEN / "adapters", ignore_errors=True)
-    for base, name, config in ADAPTERS:
-        write_adapter(base, name, config, keep_embeddings=name == "embed-with-base")
+    only = set(sys.argv[1:])
+    if not only:
+        shutil.rmtree(GOLDEN / "adapters", ignore_errors=True)
+        for base, name, config in ADAPTERS:
+            write_adapter(base, name, config, keep_embeddings=name == "embed-with-base")
+        index["cases"] = [c for c in index["cases"] if not c["adapters"] or "+methods:" in c["id"]]
     index["refusals"] = []
     for base, name, config, reason in REFUSED:
-        write_adapter(base, name, config)
+        if not only:
+            write_adapter(base, name, config)
         put(index, "refusals", {"id": f"{base}+{name}", "base": base, "adapter": f"adapters/{base}/{name}", "names": reason})
-    index["cases"] = [c for c in index["cases"] if not c["adapters"]]
     for base, twin_name, adapters in CASES:
+        if only and not only.issuperset(a for a, _ in adapters):
+            continue
         base_id = f"{base}/{twin_name or 'hf'}"
         plain = next(c for c in index["cases"] if c["id"] == base_id)
         config = tm.MODELS[base][0]
@@ -218,10 +224,10 @@ def main() -> None:
             "id": f"{base_id}+{label}", "arch": plain["arch"], "model": base, "tokens": plain["tokens"],
             "adapters": [{"path": f"adapters/{base}/{a}", "weight": w} for a, w in adapters],
             "path": plain["path"], "form": plain["form"], "weights": plain["weights"],
-            "rule": plain["rule"], **({"optional": True} if label in ("lora-bias", "embed-with-base") else {}), "first_row": len(plain["tokens"]) - ROWS, **saved})
+            "rule": plain["rule"], "first_row": len(plain["tokens"]) - ROWS, **saved})
         before = np.fromfile(GOLDEN / plain["logits"], "<f4").reshape(-1, plain["vocab"])[-ROWS:]
         print(f"{base_id}+{label}: moved by {np.abs(logits - before).max():.3f} of {saved['max_abs']:.1f}", flush=True)
-    for base, name in GGUF_ADAPTERS:
+    for base, name in [] if only else GGUF_ADAPTERS:
         path = write_gguf(base, name)
         for case in [c for c in index["cases"] if c["form"] == "gguf" and c["rule"] == "float"
                      and [a["path"] for a in c["adapters"]] == [f"adapters/{base}/{name}"]]:

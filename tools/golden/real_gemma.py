@@ -235,7 +235,7 @@ def reported(real: Real, lamina: Lamina, emulated, composition, base_rows) -> tu
     hf, ours = tm.logits(model, sequence), lamina.logits(lamina.model, sequence, composition)
     del model
     decoded = compared(lamina.logits(lamina.decoded, sequence, composition), hf)
-    nc1 = emulated.forward(sequence, [emulator().Adapter(str(lamina.adapters / a), w, emulated) for a, w in composition])
+    nc1 = emulated.forward(sequence, emulated.stack([(lamina.adapters / a, w) for a, w in composition]))
     told = lamina.greedy(real.tokens, composition)
     # Free-running, lamina takes HF's tokens until the first whose row has another maximum; its text must say the same.
     chosen = ours[n - 1:-1].argmax(1)
