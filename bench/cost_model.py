@@ -10,7 +10,7 @@ A token of decode costs
 
     seconds = Σ bytes of each matrix / rate of its type + a · layers + b · activations + g · attention
 
-and one of prefill the same with multiply-adds for bytes. The rates are the kernels' own, within the bandwidth at which the model's
+and one of prefill the same with multiply-adds for bytes, and the bytes once for every 64 tokens. The rates are the kernels' own, within the bandwidth at which the model's
 weights can be read; a, b and g are the only numbers fitted, a set for each number of threads. All are those of the fastest run, as
 the kernels' rates are. Needs numpy.
 """
@@ -23,6 +23,7 @@ import subprocess
 
 import numpy as np
 
+PLAN_ROWS = 64  # rows of a plan of prefill: each reads the weights once
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 
 
@@ -52,9 +53,11 @@ def shape(lamina, path):
     matrices = [t for t in told["tensors"] if len(t["dims"]) == 2]
     head = [t for t in matrices if t["name"] == "output.weight"] or [t for t in matrices if t["name"] == "token_embd.weight"]
     heads, width = keys["attention.head_count"], keys["embedding_length"]
-    q = heads * keys.get("attention.key_length", width // heads)
+    head_size = keys.get("attention.key_length", width // heads)
+    lengths = {"attn_q_norm": heads * head_size, "attn_k_norm": keys.get("attention.head_count_kv", heads) * head_size}
+    norms = sum(lengths.get(t["name"].split(".")[2], width) for t in told["tensors"] if t["name"].startswith("blk.0.") and "norm" in t["name"])
     return {"layers": keys["block_count"],
-            "activations": keys["block_count"] * (4 * width + q + 2 * keys["feed_forward_length"]),
+            "activations": keys["block_count"] * (2 * width + norms + heads * head_size + 2 * keys["feed_forward_length"]),
             "queries_a_kv_head": heads / keys.get("attention.head_count_kv", heads),
             "matrices": [{"type": t["dtype"], "bytes": t["bytes"], "products": t["dims"][0] * t["dims"][1], "head": t in head}
                          for t in matrices if t in head or t["name"].startswith("blk.")]}
@@ -97,8 +100,11 @@ def rows(data, calibrate):
             rates, most = data["rates"][threads], told["bandwidth_bytes_per_second"]["most"]
             for r in told["rates"]:
                 prefill = r["part"] == "prefill"
-                kernels = sum(x["products"] / (r["tokens"] if x["head"] else 1) / rates[x["type"]]["products"] if prefill
-                              else x["bytes"] / min(rates[x["type"]]["bytes"], most) for x in m["matrices"])
+                if prefill:
+                    kernels = sum(x["products"] / r["tokens"] / rates[x["type"]]["products"] if x["head"] else
+                                  x["products"] / rates[x["type"]]["products"] + x["bytes"] / PLAN_ROWS / most for x in m["matrices"])
+                else:
+                    kernels = sum(x["bytes"] / min(rates[x["type"]]["bytes"], most) for x in m["matrices"])
                 kv = r.get("kv_bytes", 0) * m["queries_a_kv_head"]
                 out.append({"model": name.removesuffix(".gguf"), "threads": threads, "part": r["part"],
                             "calibrates": any(c in name for c in calibrate), "seconds": 1 / r["tokens_per_second"]["most"],

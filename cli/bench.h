@@ -8,23 +8,27 @@
 #include "series.h"
 
 #define BENCH_MOST_SESSIONS 64
-#define BENCH_MOST_RATES 16
+#define BENCH_MOST_RATES 24
+#define BENCH_MOST_BATCHES 8
 
 /* The parts that --only names. */
 enum bench_part {
     BENCH_BANDWIDTH = 1, BENCH_PREFILL = 2, BENCH_DECODE = 4, BENCH_BATCH = 8, BENCH_CONTEXT = 16, BENCH_ADAPTERS = 32,
-    BENCH_SWITCH = 64, BENCH_LOAD = 128, BENCH_MEMORY = 256, BENCH_ALL = 511
+    BENCH_SWITCH = 64, BENCH_LOAD = 128, BENCH_MEMORY = 256, BENCH_ALL = 511,
+    BENCH_POLICIES = 512 /* only where it is named: materialising is slow */
 };
+enum { BENCH_STACK, BENCH_BASE, BENCH_OTHER_POLICY, BENCH_COMPOSITIONS };
 const char *bench_part_name(enum bench_part part);
 
 /* Tokens through sessions, a feed (prefill) or a pass a token. */
 struct bench_rate {
     enum bench_part part;
-    size_t composition;              /* 0: the one of the command line, 1: the base alone, to compare with */
+    size_t composition;              /* the one of the command line, or one to compare with */
     size_t sessions, tokens, position; /* tokens of each session, the first of them at position */
     uint64_t weight_bytes, kv_bytes; /* that the pass halfway reads, adapters' operators among the weights */
     struct series seconds;           /* of all tokens */
-    struct series ratio;             /* of composition 0's speed to composition 1's, in the same run */
+    struct series ratio;             /* of its speed to that of the rate after it, in the same run */
+    size_t compared;                 /* that rate's composition */
 };
 
 struct bench {
@@ -34,8 +38,8 @@ struct bench {
     size_t n_runs, n_prefill, n_decode, context;
     size_t batches[BENCH_MOST_SESSIONS], n_batches;
 
-    lam_composition *compositions[2]; /* [1] is NULL without adapters; owned */
-    lam_session *sessions[2][BENCH_MOST_SESSIONS], *far[2];
+    lam_composition *compositions[BENCH_COMPOSITIONS]; /* NULL where there is nothing to compare with; but for the first owned */
+    lam_session *sessions[BENCH_COMPOSITIONS][BENCH_MOST_SESSIONS], *far[BENCH_COMPOSITIONS];
     struct bench_rate rates[BENCH_MOST_RATES];
     size_t n_rates;
     uint64_t adapter_bytes;

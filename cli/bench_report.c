@@ -29,14 +29,22 @@ static json_t *series_json(const struct series *s)
     return json_pack("{s:f,s:f,s:f,s:o}", "median", series_median(s), "least", series_least(s), "most", series_most(s), "runs", runs);
 }
 
+/* By which most of a composition's matrices are computed. */
+static const char *policy_of(const struct bench *b, size_t composition)
+{
+    bool materialize = (b->all.compose.policy == LAM_POLICY_MATERIALIZE) != (composition == BENCH_OTHER_POLICY);
+    return materialize && composition != BENCH_BASE ? "materialize" : "dual";
+}
+
 static json_t *rate_json(const struct bench *b, const struct bench_rate *r)
 {
     struct series speed = tokens_per_second(r);
-    json_t *out = json_pack("{s:s,s:b,s:I,s:I,s:I,s:o,s:f}", "part", bench_part_name(r->part), "adapters",
-                            r->composition == 0 && b->all.n_adapters, "sessions", (json_int_t)r->sessions, "tokens",
+    json_t *out = json_pack("{s:s,s:b,s:s,s:I,s:I,s:I,s:o,s:f}", "part", bench_part_name(r->part), "adapters",
+                            r->composition != BENCH_BASE && b->all.n_adapters, "policy", policy_of(b, r->composition), "sessions", (json_int_t)r->sessions, "tokens",
                             (json_int_t)r->tokens, "position", (json_int_t)r->position, "tokens_per_second", series_json(&speed),
                             "seconds_a_pass", seconds_a_pass(r));
-    if (r->ratio.n) json_object_set_new(out, "ratio_to_base", series_json(&r->ratio));
+    if (r->ratio.n)
+        json_object_set_new(out, r->compared == BENCH_BASE ? "ratio_to_base" : "ratio_to_other_policy", series_json(&r->ratio));
     if (r->part == BENCH_PREFILL) return out;
     json_object_set_new(out, "weight_bytes", json_integer((json_int_t)r->weight_bytes));
     json_object_set_new(out, "kv_bytes", json_integer((json_int_t)r->kv_bytes));
@@ -65,8 +73,8 @@ int bench_print_json(const struct bench *b)
     json_t *rates = json_array();
     for (size_t i = 0; i < b->n_rates; i++) json_array_append_new(rates, rate_json(b, &b->rates[i]));
     const struct opened *all = &b->all;
-    json_t *out = json_pack("{s:s,s:s,s:s,s:I,s:s,s:s,s:I,s:I}", "model", all->info.name, "composition_id",
-                            lam_composition_id(all->composition), "bytes", bytes_state(b->options), "adapters", (json_int_t)all->n_adapters, "isa",
+    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:I,s:s,s:s,s:I,s:I}", "model", all->info.name, "composition_id",
+                            lam_composition_id(all->composition), "standing", standing(all), "bytes", bytes_state(b->options), "adapters", (json_int_t)all->n_adapters, "isa",
                             lam_engine_isa(all->engine), "machine", lam_engine_machine(all->engine), "threads",
                             (json_int_t)lam_engine_threads(all->engine), "runs", (json_int_t)b->n_runs);
     json_object_update_new(out, json_pack("{s:s,s:I,s:I,s:I,s:o}", "kv_format", lam_composition_kv_format(all->composition),
@@ -89,8 +97,9 @@ static void print_rate(const struct bench *b, const struct bench_rate *r)
     struct series speed = tokens_per_second(r);
     char range[48], name[32];
     snprintf(range, sizeof range, "(%.1f to %.1f)", series_least(&speed), series_most(&speed));
-    snprintf(name, sizeof name, "%s%s", bench_part_name(r->part), r->composition ? ", base" : "");
-    printf("%-14s %8zu %7zu %7zu %10.1f %-21s", name, r->sessions, r->tokens, r->position, series_median(&speed), range);
+    snprintf(name, sizeof name, "%s%s%s", bench_part_name(r->part), r->composition == BENCH_STACK ? "" : ", ",
+             r->composition == BENCH_STACK ? "" : r->composition == BENCH_BASE ? "base" : policy_of(b, r->composition));
+    printf("%-20s %8zu %7zu %7zu %10.1f %-21s", name, r->sessions, r->tokens, r->position, series_median(&speed), range);
     if (r->part != BENCH_PREFILL) {
         printf(" %8.3f %8.2f", seconds_a_pass(r) * 1e3, (double)r->weight_bytes / seconds_a_pass(r) / 1e9);
         if (b->bandwidth.n) printf(" %6.2f %6.2f", share(b, r, r->weight_bytes), share(b, r, r->weight_bytes + r->kv_bytes));
@@ -100,15 +109,16 @@ static void print_rate(const struct bench *b, const struct bench_rate *r)
 
 static void print_rates(const struct bench *b)
 {
-    printf("\n%-14s %8s %7s %7s %10s %-21s %8s %8s", "", "sessions", "tokens", "from", "tokens/s", "", "ms/pass", "GB/s");
+    printf("\n%-20s %8s %7s %7s %10s %-21s %8s %8s", "", "sessions", "tokens", "from", "tokens/s", "", "ms/pass", "GB/s");
     printf(b->bandwidth.n ? " %6s %6s\n" : "\n", "share", "and KV");
     for (size_t i = 0; i < b->n_rates; i++) print_rate(b, &b->rates[i]);
     printf("\n");
     for (size_t i = 0; i < b->n_rates; i++) {
         const struct bench_rate *r = &b->rates[i];
         if (r->ratio.n == 0) continue;
-        printf("with adapters  %s at %.3f of the base's speed (%.3f to %.3f)\n", bench_part_name(r->part), series_median(&r->ratio),
-               series_least(&r->ratio), series_most(&r->ratio));
+        const char *than = r->compared == BENCH_BASE ? "the base's" : "the other policy's";
+        printf("with adapters  %s of %zu at %.3f of %s speed (%.3f to %.3f)\n", bench_part_name(r->part), r->tokens, series_median(&r->ratio),
+               than, series_least(&r->ratio), series_most(&r->ratio));
     }
 }
 
@@ -131,6 +141,7 @@ void bench_print_table(const struct bench *b)
     printf("%s, %zu adapters, %s, %u threads (%s), medians of %zu runs (least to most)\n", b->all.info.name, b->all.n_adapters,
            lam_engine_isa(b->all.engine), lam_engine_threads(b->all.engine), lam_engine_machine(b->all.engine), b->n_runs);
     if (b->n_rates) print_rates(b);
+    print_standing(stdout, &b->all, 14);
     if (b->options->verify == LAM_VERIFY_OFF) printf("bytes unverified\n");
     printf("keys, values   %s, %zu bytes a token\n", lam_composition_kv_format(b->all.composition),
            lam_composition_kv_bytes(b->all.composition));

@@ -18,7 +18,7 @@ static const struct {
 } parts[] = {
     {BENCH_BANDWIDTH, "bandwidth"}, {BENCH_PREFILL, "prefill"}, {BENCH_DECODE, "decode"}, {BENCH_BATCH, "batch"},
     {BENCH_CONTEXT, "context"},     {BENCH_ADAPTERS, "adapters"}, {BENCH_SWITCH, "switch"}, {BENCH_LOAD, "load"},
-    {BENCH_MEMORY, "memory"},
+    {BENCH_MEMORY, "memory"},       {BENCH_POLICIES, "policies"},
 };
 #define N_PARTS (sizeof parts / sizeof *parts)
 
@@ -49,7 +49,7 @@ static bool parse_parts(struct bench *b)
         size_t i = 0;
         while (i < N_PARTS && (strncmp(parts[i].name, word, len) != 0 || parts[i].name[len])) i++;
         if (i == N_PARTS) {
-            usage(b->options, "--only %.*s: bandwidth, prefill, decode, batch, context, adapters, switch, load and memory are possible",
+            usage(b->options, "--only %.*s: bandwidth, prefill, decode, batch, context, adapters, switch, load, memory and policies are possible",
                   (int)len, word);
             return false;
         }
@@ -67,8 +67,8 @@ static bool parse_sessions(struct bench *b)
     while ((word = next_word(&list, &len))) {
         char *end;
         unsigned long n = strtoul(word, &end, 10);
-        if (end != word + len || *word < '0' || *word > '9' || n < 1 || n > BENCH_MOST_SESSIONS || b->n_batches == BENCH_MOST_RATES / 2) {
-            usage(b->options, "--sessions %s: up to %d numbers from 1 to %d are possible", b->options->sessions, BENCH_MOST_RATES / 2,
+        if (end != word + len || *word < '0' || *word > '9' || n < 1 || n > BENCH_MOST_SESSIONS || b->n_batches == BENCH_MOST_BATCHES) {
+            usage(b->options, "--sessions %s: up to %d numbers from 1 to %d are possible", b->options->sessions, BENCH_MOST_BATCHES,
                   BENCH_MOST_SESSIONS);
             return false;
         }
@@ -90,12 +90,23 @@ static lam_code time_bandwidth(struct bench *b, lam_error *err)
     return code;
 }
 
+/* The same stack, with materialize and dual the other way round. */
+static lam_code compose_other_policy(struct bench *b, lam_error *err)
+{
+    struct opened other = b->all;
+    if (b->all.n_adapters == 0) return fail(err, LAM_E_ARGUMENT, "--only policies needs adapters: a base alone is the same under both");
+    other.compose.policy = b->all.compose.policy == LAM_POLICY_DUAL ? LAM_POLICY_MATERIALIZE : LAM_POLICY_DUAL;
+    return compose(&other, false, &b->compositions[BENCH_OTHER_POLICY], err);
+}
+
 static lam_code prepare(struct bench *b, lam_error *err)
 {
     lam_code code = LAM_OK;
     b->anonymous = process_anonymous_bytes();
-    b->compositions[0] = b->all.composition;
-    if (b->all.n_adapters) code = lam_compose(b->all.base, NULL, NULL, 0, &b->all.compose, &b->compositions[1], err);
+    b->compositions[BENCH_STACK] = b->all.composition;
+    if (b->all.n_adapters)
+        code = lam_compose(b->all.base, NULL, NULL, 0, &(lam_compose_options){.kv = b->all.compose.kv}, &b->compositions[BENCH_BASE], err);
+    if (code == LAM_OK && b->parts & BENCH_POLICIES) code = compose_other_policy(b, err);
     for (size_t i = 0; i < b->all.n_adapters; i++) {
         lam_adapter_info info;
         lam_adapter_describe(b->all.adapters[i].adapter, &info);
@@ -121,12 +132,12 @@ static lam_code measure(struct bench *b, lam_error *err)
 
 static void release(struct bench *b)
 {
-    for (size_t c = 0; c < 2; c++) {
+    for (size_t c = 0; c < BENCH_COMPOSITIONS; c++) {
         for (size_t k = 0; k < BENCH_MOST_SESSIONS; k++) lam_session_free(b->sessions[c][k]);
         lam_session_free(b->far[c]);
-        lam_session_free(b->pair[c]);
+        if (c != BENCH_STACK) lam_composition_free(b->compositions[c]);
     }
-    lam_composition_free(b->compositions[1]);
+    for (size_t i = 0; i < 2; i++) lam_session_free(b->pair[i]);
     lam_composition_free(b->other);
     close_all(&b->all);
 }

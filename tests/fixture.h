@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIXTURE_ADAPTERS 4
+#define FIXTURE_ADAPTERS 12
 
 struct fixture {
     char *folder;
@@ -23,6 +23,7 @@ struct fixture {
     lam_base *base;
     lam_adapter *adapters[FIXTURE_ADAPTERS];
     lam_compose_options compose; /* all zero after fixture_import */
+    bool waive;                  /* of the adapters that fixture_open loads; false after fixture_import */
 };
 
 static inline void fixture_write(const char *path, const void *bytes, size_t n)
@@ -57,8 +58,16 @@ static inline void fixture_twin(const char *folder, const char *source, char *ou
     free(bytes);
 }
 
-/* Imports base and adapters (paths from the repository's root; "twin" is the twin of the one before) and writes the .slm files;
- * fixture_open opens them. */
+static inline void fixture_copy(const char *from, const char *to)
+{
+    size_t size;
+    uint8_t *bytes = test_read_file(from, &size);
+    fixture_write(to, bytes, size);
+    free(bytes);
+}
+
+/* Imports base and adapters (paths from the repository's root; "twin" is the twin of the one before, an .slm is taken as it is) and
+ * writes the .slm files; fixture_open opens them. */
 static inline void fixture_import(struct fixture *f, const char *base, const char *const *adapters, size_t n)
 {
     lam_error err;
@@ -72,7 +81,8 @@ static inline void fixture_import(struct fixture *f, const char *base, const cha
         snprintf(source, sizeof source, "%s", adapters[i]);
         if (i && strcmp(adapters[i], "twin") == 0) fixture_twin(f->folder, adapters[i - 1], source);
         snprintf(f->adapter_paths[i], sizeof f->adapter_paths[i], "%s/adapter-%zu.slm", f->folder, i);
-        assert_ok(lam_import_adapter(source, f->base_path, f->adapter_paths[i], NULL, NULL, &err), err);
+        if (strstr(source, ".slm")) fixture_copy(source, f->adapter_paths[i]);
+        else assert_ok(lam_import_adapter(source, f->base_path, f->adapter_paths[i], NULL, NULL, &err), err);
     }
 }
 
@@ -82,7 +92,7 @@ static inline void fixture_open(struct fixture *f, const lam_engine_options *opt
     assert_ok(lam_engine_new(options, &f->engine, &err), err);
     assert_ok(lam_base_open(f->engine, f->base_path, LAM_VERIFY_FULL, &f->base, &err), err);
     for (size_t i = 0; i < f->n_adapters; i++)
-        assert_ok(lam_adapter_load(f->base, f->adapter_paths[i], false, &f->adapters[i], &err), err);
+        assert_ok(lam_adapter_load(f->base, f->adapter_paths[i], f->waive, &f->adapters[i], &err), err);
 }
 
 static inline void fixture_close(struct fixture *f)

@@ -18,19 +18,32 @@ struct subject {
     const char *name, *base, *adapters[2];
     size_t n_prompt;
     lam_kv kv;
+    lam_policy policy;
 };
+
+#define METHODS "tests/golden/methods/"
 
 /* Prompts beyond 256 positions cross a cut of attention; gemma3-swa sees 16 positions in most layers. */
 static const struct subject subjects[] = {
-    {"stories260K Q8_0", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 264, 0},
-    {"llama K mix", "tests/golden/llama-k/llama-k-kmix.gguf", {"tests/golden/adapters/llama-k/all-r4", "twin"}, 70, 0},
+    {"stories260K Q8_0", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, .n_prompt = 264},
+    {"llama K mix", "tests/golden/llama-k/llama-k-kmix.gguf", {"tests/golden/adapters/llama-k/all-r4", "twin"}, .n_prompt = 70},
     {"gemma3 bf16, window 16", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
-     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66, 0},
-    {"gemma3 K mix", "tests/golden/gemma3-k/gemma3-k-kmix.gguf", {"tests/golden/adapters/gemma3-k/attention-r3", "twin"}, 70, 0},
-    {"llama f32", "tests/golden/llama-gqa", {"tests/golden/adapters/llama-gqa/all-r4", "tests/golden/adapters/llama-gqa/rank-7"}, 100, 0},
-    {"stories260K Q8_0, int8 KV", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, 264, LAM_KV_INT8},
+     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, .n_prompt = 66},
+    {"gemma3 K mix", "tests/golden/gemma3-k/gemma3-k-kmix.gguf", {"tests/golden/adapters/gemma3-k/attention-r3", "twin"}, .n_prompt = 70},
+    {"llama f32", "tests/golden/llama-gqa", {"tests/golden/adapters/llama-gqa/all-r4", "tests/golden/adapters/llama-gqa/rank-7"}, .n_prompt = 100},
+    {"stories260K Q8_0, int8 KV", "data/stories260K-Q8_0.gguf", {"data/adapters/oz", "data/adapters/shakespeare"}, .n_prompt = 264, .kv = LAM_KV_INT8},
     {"gemma3 bf16, window 16, int8 KV", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
-     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, 66, LAM_KV_INT8},
+     {"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, .n_prompt = 66, .kv = LAM_KV_INT8},
+    {"llama K mix, DoRA and IA3", "tests/golden/llama-k/llama-k-kmix.gguf", {METHODS "llama-k/dora", METHODS "llama-k/ia3"}, .n_prompt = 70},
+    {"llama K mix materialized, DoRA and IA3", "tests/golden/llama-k/llama-k-kmix.gguf", {METHODS "llama-k/dora", METHODS "llama-k/ia3"}, .n_prompt = 40,
+     .policy = LAM_POLICY_MATERIALIZE},
+    {"llama f32, sparse and dense", "tests/golden/llama-gqa", {METHODS "llama-gqa/sparse.slm", METHODS "llama-gqa/dense.slm"}, .n_prompt = 70},
+    {"llama Q4_0, saved embedding and biases of B", "tests/golden/llama-gqa/llama-gqa-q4_0.gguf",
+     {METHODS "llama-gqa/saved-embed", METHODS "llama-gqa/lora-bias"}, .n_prompt = 70},
+    {"qwen2 Q8_0, saved head and biases", "tests/golden/qwen2-tied/qwen2-tied-q8_0.gguf",
+     {METHODS "qwen2-tied/saved-head", METHODS "qwen2-tied/bias-all"}, .n_prompt = 70},
+    {"gemma3 bf16 materialized, norms and IA3", "tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
+     {METHODS "gemma3-swa/norms", METHODS "gemma3-swa/ia3-joined"}, .n_prompt = 66, .policy = LAM_POLICY_MATERIALIZE},
 };
 
 struct history {
@@ -58,7 +71,7 @@ static size_t add_rows(struct history *h, size_t n, struct lam_row *rows, float 
     assert_ok(lam_kv_reserve(&h->session->kv, h->done + n, &err), err);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct lam_row){.token = h->tokens[h->done + i], .position = h->done + i, .kv = &h->session->kv,
-                                   .overlay = &h->session->composition->overlay, .logits = logits + i * n_vocab};
+                                   .overlay = h->session->composition->variants[0].overlay, .logits = logits + i * n_vocab};
     h->done += n;
     return n;
 }
@@ -172,6 +185,8 @@ static void check_subject(const struct subject *s)
     size_t different = 0, cells = 0;
     fixture_import(&f, s->base, s->adapters, 2);
     f.compose.kv = s->kv;
+    f.compose.policy = s->policy;
+    f.waive = true; /* the deltas are bound to no base */
     for (size_t composed = 0; composed < 2; composed++) {
         printf("%s, %s, %zu positions\n  isa     threads     | alone: whole, 1, 7, 64              | with 7 others: the same\n",
                s->name, composed ? "A + 0.5 B" : "base", s->n_prompt);

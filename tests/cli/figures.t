@@ -48,11 +48,11 @@ Perplexity.
 
   $ lamina bench stories.slm --prefill 16 -n 8 --runs 2 --sessions 2,64 -c 200 > table
   $ grep -oE '^(prefill|decode|batch|context) +[0-9]+ +[0-9]+ +[0-9]+ ' table
-  prefill               1      16       0 
-  decode                1       8     128 
-  batch                 2       2     128 
-  batch                64       2     128 
-  context               1       2     198 
+  prefill                     1      16       0 
+  decode                      1       8     128 
+  batch                       2       2     128 
+  batch                      64       2     128 
+  context                     1       2     198 
   $ grep -oE '^(bandwidth|switch|load|verification|memory)' table
   bandwidth
   switch
@@ -76,7 +76,7 @@ A figure is the median of its runs; the share is the bytes of the tensors over w
   > print(all(abs(r / s - 1) < 1e-6 for r, s in zip(ratios, decode["ratio_to_base"]["runs"])))
   > share = base["weight_bytes"] * base["tokens_per_second"]["median"] / told["bandwidth_bytes_per_second"]["median"]
   > print(abs(share / base["share_of_bandwidth"] - 1) < 1e-6)'
-  ['adapter_bytes', 'adapters', 'bandwidth_bytes_per_second', 'bytes', 'composition_id', 'isa', 'kv_bytes_per_token', 'kv_format', 'machine', 'memory', 'model', 'rates', 'runs', 'threads', 'weight_bytes']
+  ['adapter_bytes', 'adapters', 'bandwidth_bytes_per_second', 'bytes', 'composition_id', 'isa', 'kv_bytes_per_token', 'kv_format', 'machine', 'memory', 'model', 'rates', 'runs', 'standing', 'threads', 'weight_bytes']
   [('decode', True, 128), ('decode', False, 128)] 3
   True True True
   True
@@ -86,7 +86,7 @@ A figure is the median of its runs; the share is the bytes of the tensors over w
   0
   [1]
   $ lamina bench stories.slm --only decode,all
-  lamina: --only all: bandwidth, prefill, decode, batch, context, adapters, switch, load and memory are possible
+  lamina: --only all: bandwidth, prefill, decode, batch, context, adapters, switch, load, memory and policies are possible
   lamina bench --help tells more.
   [2]
   $ lamina bench stories.slm --sessions 1,65
