@@ -98,12 +98,14 @@ def composition(case):
     """docs/format.md "Identities"."""
     adapters = [
         {"semantic_digest": digest({"type": "lamina.semantic.v0", "base_digest": case["base_digest"],
-                                    "adapter_digest": a["digest"], "activation": "always"}),
-         "weight": float(a["weight"]), "rule": "add"} for a in case["adapters"]]
+                                    "adapter_digest": a["digest"],
+                                    "activation": {"from_last": a["invocation"]} if "invocation" in a else "always"}),
+         "weight": float(a["weight"]), "rule": a.get("rule", "add")} for a in case["adapters"]]
     waivers = [{"adapter_digest": a["digest"], "base_digest": case["base_digest"]} for a in case["adapters"] if a["waived"]]
+    policy, differing = case.get("policy", "dual"), case.get("policies", {})
     return {"type": "lamina.composition.v0", "base_digest": case["base_digest"], "tokenizer_digest": case["tokenizer_digest"],
-            "template_digest": case["template_digest"], "adapters": adapters, "module_owners": {}, "waivers": waivers,
-            "numeric_contract": "nc1", "policy": "dual", "kv_format": case["kv_format"], "window_policy": "model"}
+            "template_digest": case["template_digest"], "adapters": adapters, "module_owners": case.get("owners", {}), "waivers": waivers,
+            "numeric_contract": "nc1", "policy": {"default": policy, "modules": differing} if differing else policy, "kv_format": case["kv_format"], "window_policy": "model"}
 
 
 def compositions():
@@ -118,7 +120,12 @@ def compositions():
                {"adapters": [a, b | {"weight": 0.0}]}, {"adapters": [a, b | {"weight": 0.1 + 0.2}]}, {"adapters": [a, b | {"weight": 1e-7}]},
                {"adapters": [a, b | {"waived": True}]}, {"adapters": [a | {"waived": True}, b | {"waived": True}]},
                {"adapters": [a, b | {"digest": sha("b'")}]}, {"base_digest": sha("base'")}, {"tokenizer_digest": sha("tokenizer'")},
-               {"template_digest": sha("template'")}, {"template_digest": None}, {"kv_format": "f32"}]
+               {"template_digest": sha("template'")}, {"template_digest": None}, {"kv_format": "f32"}, {"kv_format": "i8"},
+               {"adapters": [a, b | {"rule": "replace"}]}, {"adapters": [a | {"rule": "replace"}, b]},
+               {"adapters": [a, b | {"invocation": [7]}]}, {"adapters": [a, b | {"invocation": [7, 8]}]},
+               {"adapters": [a, b | {"invocation": [8, 7]}]}, {"owners": {"blk.0.attn_q": 0}}, {"owners": {"blk.0.attn_q": 1}},
+               {"owners": {"blk.0.attn_k": 0, "blk.0.attn_q": 1}}, {"policy": "materialize"}, {"policies": {"blk.0.ffn_up": "materialize"}},
+               {"policy": "materialize", "policies": {"blk.0.ffn_up": "dual"}}]
     out = []
     for change in changes:
         case = plain | change

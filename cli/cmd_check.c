@@ -1,0 +1,71 @@
+/* lamina check: everything that is wrong with a stack, before anything of it is loaded; and that it then does compose. */
+#include "commands.h"
+#include "default_model.h"
+#include "open.h"
+#include "progress.h"
+#include "report.h"
+
+#include "lamina/cache.h"
+
+#include <stdlib.h>
+
+/* Adds what is wrong with the stack; a base that cannot be opened is an error at once. */
+static lam_code find_faults(const struct options *o, lam_fault_list *faults, lam_error *err)
+{
+    struct stack *s = calloc(1, sizeof *s);
+    struct progress progress;
+    struct lam_cached base = {0};
+    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
+    char *text = NULL;
+    if (!s) return fail_memory(err);
+    lam_code code = stack_open(o, s, err);
+    if (code == LAM_OK) {
+        progress_begin(&progress, o, false);
+        code = lam_cache_open_base(s->m->base_file, &cache, &base, err);
+        progress_end(&progress);
+    }
+    if (code == LAM_OK) code = lam_inspect(base.path, false, &text, err);
+    if (code == LAM_OK) {
+        json_t *info = json_loads(text, 0, NULL);
+        const char *digest = json_string_value(json_object_get(info, "base_digest"));
+        if (digest) code = stack_check(o, s, base.path, digest, faults, err);
+        else code = fail(err, LAM_E_FORMAT, "%s is an adapter, not a base", s->m->base_file);
+        json_decref(info);
+    } else {
+        about(err, s->m->base_file ? s->m->base_file : o->model);
+    }
+    lam_memory_free(text);
+    lam_cache_release(&base);
+    stack_release(s);
+    free(s);
+    return code;
+}
+
+static int print_sound(const struct options *o, const struct opened *all)
+{
+    const char *id = lam_composition_id(all->composition);
+    if (o->json)
+        return print_json(o, json_pack("{s:s,s:s,s:I,s:[]}", "composition_id", id, "standing", standing(all), "adapters",
+                                       (json_int_t)all->n_adapters, "faults"));
+    printf("nothing is wrong\ncomposition %s\n", id);
+    print_standing(stdout, all, 0);
+    return 0;
+}
+
+int cmd_check(struct options *o)
+{
+    lam_error err;
+    lam_fault_list faults = {0};
+    char path[MODEL_PATH];
+    if (!choose_model(o, 0, 0, path)) return 2;
+    lam_code code = find_faults(o, &faults, &err);
+    if (faults.n) list_faults(faults.items, faults.n);
+    lam_fault_list_release(&faults);
+    if (code != LAM_OK) return report(o, &err);
+    struct opened *all = calloc(1, sizeof *all);
+    code = all ? open_all(o, all, &err) : fail_memory(&err);
+    int status = code == LAM_OK ? print_sound(o, all) : report(o, &err);
+    if (all) close_all(all);
+    free(all);
+    return status;
+}

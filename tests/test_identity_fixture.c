@@ -1,0 +1,437 @@
+/* tests/data/fixtures/identity.json on the code that composes: its canonical texts and digests, what must and what must not change an identity,
+ * and its faults, each refused by lam_manifest_check, which `lamina run` and `lamina check` call, and by the loader. Its slots, kernels,
+ * requests and generation counters belong to a server, which Lamina does not have yet; its caches to tests/test_kv_compat.c. */
+#define _XOPEN_SOURCE 700
+
+#include "adapter_case.h"
+#include "fixture.h"
+
+#include "base/json.h"
+#include "lamina/manifest.h"
+#include "tensor/half.h"
+
+#include <unistd.h>
+
+#define FIXTURE "tests/data/fixtures/identity.json"
+#define ZEROS "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+static json_t *load(void)
+{
+    lam_error err;
+    size_t size;
+    json_t *all;
+    char *text = (char *)test_read_file(FIXTURE, &size);
+    assert_ok(lam_json_parse(text, size, FIXTURE, &all, &err), err);
+    free(text);
+    return all;
+}
+
+static json_t *at(const json_t *value, const char *key) { return json_object_get(value, key); }
+
+/* ---- its digests, by our canonical JSON ---- */
+
+/* Hex of the digest of object without its member own, which is set to it. */
+static const char *seal(json_t *object, const char *own)
+{
+    uint8_t digest[LAM_SHA256_BYTES];
+    char text[LAM_DIGEST_TEXT];
+    lam_error err;
+    json_t *rest = json_copy(object);
+    json_object_del(rest, own);
+    assert_ok(lam_json_digest(rest, digest, &err), err);
+    json_decref(rest);
+    lam_digest_text(digest, text);
+    json_object_set_new(object, own, json_string(text + 7));
+    return json_string_value(at(object, own));
+}
+
+/* The named members of an object. */
+static json_t *only(const json_t *object, const char *const *names, size_t n)
+{
+    json_t *out = json_object();
+    for (size_t i = 0; i < n; i++) json_object_set(out, names[i], at(object, names[i]));
+    return out;
+}
+
+static const char *seal_only(json_t *object, const char *own, const char *const *names, size_t n)
+{
+    json_t *part = only(object, names, n);
+    json_object_set_new(object, own, json_string(seal(part, own)));
+    json_decref(part);
+    return json_string_value(at(object, own));
+}
+
+/* SHA-256 of a matrix as little-endian binary16 in row order. */
+static void seal_tensor(json_t *module, const char *name, const char *own)
+{
+    struct lam_sha256 hash;
+    uint8_t digest[LAM_SHA256_BYTES];
+    char text[LAM_DIGEST_TEXT];
+    size_t r, c;
+    json_t *row, *value;
+    lam_sha256_init(&hash);
+    json_array_foreach(at(module, name), r, row) json_array_foreach(row, c, value) {
+        uint16_t half = lam_f32_to_f16((float)json_number_value(value));
+        lam_sha256_update(&hash, &half, sizeof half);
+    }
+    lam_sha256_final(&hash, digest);
+    lam_digest_text(digest, text);
+    json_object_set_new(module, own, json_string(text + 7));
+}
+
+static void set(json_t *object, const char *key, const char *text) { json_object_set_new(object, key, json_string(text)); }
+
+/* All digests of the fixture anew, from the base downward (its README, "Digest rule"); the ids → out. */
+static void rebuild(json_t *f, json_t *out)
+{
+    static const char *const module_names[] = {"a_axes", "a_sha256", "alpha", "b_axes", "b_sha256", "base_shape", "name", "rank", "scaling_rule",
+                                               "target_role"};
+    static const char *const artifact[] = {"base_abi_sha256", "method", "modules", "peft_config_sha256"};
+    static const char *const semantic[] = {"activation_policy_sha256", "artifact_sha256", "base_abi_sha256"};
+    static const char *const cache[] = {"adapter_set_sha256", "base_abi_sha256", "cache_schema", "local_shard", "position_contract"};
+    static const char *const prefix[] = {"cache_abi_sha256", "isolation_salt", "prompt_tokens_sha256", "side_inputs_sha256"};
+    json_t *adapter = at(f, "adapter"), *kernel = json_array_get(at(f, "kernels"), 0), *m, *list = json_array();
+    uint8_t digest[LAM_SHA256_BYTES];
+    char text[LAM_DIGEST_TEXT];
+    size_t i;
+    lam_error err;
+    const char *base = seal(at(f, "base"), "base_abi_sha256");
+    static const char *const bound[] = {"adapter", "request", "cache"};
+    for (i = 0; i < 3; i++) set(at(f, bound[i]), "base_abi_sha256", base);
+    m = json_array_get(at(adapter, "modules"), 1); /* two modules, which ascend by name */
+    if (strcmp(json_string_value(at(m, "name")), json_string_value(at(json_array_get(at(adapter, "modules"), 0), "name"))) < 0) {
+        json_array_insert(at(adapter, "modules"), 0, m);
+        json_array_remove(at(adapter, "modules"), 2);
+    }
+    json_array_foreach(at(adapter, "modules"), i, m) {
+        seal_tensor(m, "A", "a_sha256");
+        seal_tensor(m, "B", "b_sha256");
+        json_array_append_new(list, only(m, module_names, 10));
+    }
+    json_t *whole = json_copy(adapter);
+    json_object_set_new(whole, "modules", list);
+    set(adapter, "artifact_sha256", seal_only(whole, "artifact_sha256", artifact, 4));
+    json_decref(whole);
+    const char *function = seal_only(adapter, "semantic_sha256", semantic, 3);
+    set(out, "artifact", json_string_value(at(adapter, "artifact_sha256")));
+    set(out, "semantic", function);
+    /* the layouts of a kernel follow the adapter's modules */
+    set(kernel, "adapter_semantic_sha256", function);
+    json_array_foreach(at(kernel, "local_module_layouts"), i, m) {
+        const json_t *module = json_array_get(at(adapter, "modules"), i);
+        json_object_set(m, "name", at(module, "name"));
+        json_array_set(at(m, "a_shape"), 0, at(module, "rank"));
+        json_array_set(at(m, "b_shape"), 0, at(module, "rank"));
+    }
+    set(at(f, "slot"), "kernel_local_sha256", seal(kernel, "kernel_local_sha256"));
+    set(out, "kernel_local_0", json_string_value(at(kernel, "kernel_local_sha256")));
+    set(at(f, "request"), "adapter_semantic_sha256", function);
+    set(out, "request_binding", seal(at(f, "request"), "request_binding_sha256"));
+    set(at(f, "slot"), "adapter_semantic_sha256", function);
+    set(out, "slot_binding", seal(at(f, "slot"), "slot_binding_sha256"));
+    set(at(f, "cache"), "adapter_set_sha256", function);
+    set(out, "cache_abi", seal_only(at(f, "cache"), "cache_abi_sha256", cache, 5));
+    assert_ok(lam_json_digest(at(at(f, "prefix"), "prompt_tokens"), digest, &err), err);
+    lam_digest_text(digest, text);
+    set(at(f, "prefix"), "prompt_tokens_sha256", text + 7);
+    set(at(f, "prefix"), "cache_abi_sha256", json_string_value(at(out, "cache_abi")));
+    set(out, "prefix", seal_only(at(f, "prefix"), "prefix_sha256", prefix, 4));
+}
+
+/* Sets what a JSON pointer names. */
+static void patch(json_t *root, const char *pointer, json_t *to)
+{
+    char key[64];
+    json_t *here = root;
+    for (const char *p = pointer + 1;; ) {
+        size_t len = strcspn(p, "/");
+        snprintf(key, sizeof key, "%.*s", (int)len, p);
+        bool last = !p[len];
+        if (json_is_array(here) && last) json_array_set(here, (size_t)atoi(key), to);
+        else if (last) json_object_set(here, key, to);
+        else here = json_is_array(here) ? json_array_get(here, (size_t)atoi(key)) : at(here, key);
+        if (last) return;
+        assert_non_null(here);
+        p += len + 1;
+    }
+}
+
+static void test_its_digests(void **state)
+{
+    (void)state;
+    json_t *all = load(), *expected = at(all, "expected"), *ids = json_object(), *f = json_deep_copy(at(all, "fixture")), *p;
+    rebuild(f, ids);
+    assert_true(json_equal(ids, at(expected, "ids")));
+    assert_true(json_equal(f, at(all, "fixture"))); /* every digest of the fixture itself */
+    json_decref(f);
+    static const char *const texts[][3] = {{"base_abi", "base", "base_abi_sha256"}, {"slot_binding", "slot", "slot_binding_sha256"},
+                                           {"request_binding", "request", "request_binding_sha256"}};
+    for (size_t i = 0; i < 3; i++) {
+        struct lam_str text = {0};
+        lam_error err;
+        json_t *object = json_copy(at(at(all, "fixture"), texts[i][1]));
+        json_object_del(object, texts[i][2]);
+        assert_ok(lam_json_canonical(object, &text, &err), err);
+        assert_string_equal(text.data, json_string_value(at(at(expected, "canonical_text"), texts[i][0])));
+        lam_str_release(&text);
+        json_decref(object);
+    }
+    static const char *const variants[] = {"reload_slot_generation_12", "v_proj_rank_4_to_2", "one_factor_byte", "retarget_v_to_k"};
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *variant = at(expected, variants[i]);
+        json_t *changed = json_object();
+        size_t k;
+        f = json_deep_copy(at(all, "fixture"));
+        json_array_foreach(at(variant, "patch"), k, p) patch(f, json_string_value(at(p, "field")), at(p, "to"));
+        rebuild(f, changed);
+        if (!json_equal(changed, at(variant, "ids"))) fail_msg("%s", variants[i]);
+        json_decref(changed);
+        json_decref(f);
+    }
+    json_decref(ids);
+    json_decref(all);
+}
+
+/* ---- its relations, on real digests ---- */
+
+struct real {
+    struct fixture f;
+    lam_base_info info;
+    uint32_t d_v;
+    char path[600];
+    struct adapter_case *c;
+};
+
+static void real_open(struct real *r)
+{
+    fixture_import(&r->f, "tests/golden/llama-gqa/llama-gqa-q4_0.gguf", NULL, 0);
+    fixture_open(&r->f, NULL);
+    lam_base_describe(r->f.base, &r->info);
+    r->d_v = r->info.n_kv_heads * r->info.head_dim;
+    snprintf(r->path, sizeof r->path, "%s/case.slm", r->f.folder);
+    r->c = calloc(1, sizeof *r->c);
+    assert_non_null(r->c);
+}
+
+static void real_close(struct real *r)
+{
+    free(r->c);
+    fixture_close(&r->f);
+    fixture_remove(&r->f);
+}
+
+struct ids {
+    char adapter[LAM_DIGEST_TEXT], composition[LAM_DIGEST_TEXT];
+};
+
+typedef void (*change_fn)(struct adapter_case *c);
+
+static void real_ids(struct real *r, change_fn change, struct ids *out)
+{
+    lam_error err;
+    lam_adapter *a;
+    lam_adapter_info info;
+    lam_composition *c;
+    case_lora(r->c, r->info.base_digest, r->info.d_model, r->d_v);
+    if (change) change(r->c);
+    case_write(r->c, r->path);
+    json_decref(r->c->metadata);
+    assert_ok(lam_adapter_load(r->f.base, r->path, false, &a, &err), err);
+    lam_adapter_describe(a, &info);
+    strcpy(out->adapter, info.digest);
+    assert_ok(lam_compose(r->f.base, &a, (double[]){1.0}, 1, NULL, &c, &err), err);
+    strcpy(out->composition, lam_composition_id(c));
+    lam_composition_free(c);
+    lam_adapter_unload(a);
+}
+
+static void rank_4_to_2(struct adapter_case *c)
+{
+    json_object_set_new(json_array_get(case_modules(c), 1), "rank", json_integer(2));
+    c->tensors[2].rows = 2;
+    c->tensors[3].cols = 2;
+}
+static void one_factor_byte(struct adapter_case *c) { c->tensors[0].bytes[2] ^= 1; }
+static void retarget_v_to_k(struct adapter_case *c)
+{
+    json_array_insert(case_modules(c), 0, json_array_get(case_modules(c), 1)); /* k stands before q */
+    json_array_remove(case_modules(c), 2);
+    json_object_set_new(json_array_get(case_modules(c), 0), "name", json_string("blk.0.attn_k"));
+    for (size_t i = 2; i < 4; i++) {
+        c->tensors[i].name[11] = 'k';
+        c->tensors[i].role = LAM_ROLE_K | (c->tensors[i].role & 0xffff0000u);
+    }
+}
+static void other_name(struct adapter_case *c) { json_object_set_new(c->metadata, "name", json_string("customer-blue")); }
+static void other_source(struct adapter_case *c) { json_object_set_new(c->metadata, "source", json_pack("{s:s}", "path", "/else")); }
+
+static void test_relations(void **state)
+{
+    (void)state;
+    static const change_fn changed[] = {rank_4_to_2, one_factor_byte, retarget_v_to_k}, same[] = {NULL, other_name, other_source};
+    struct real r;
+    struct ids first, other;
+    real_open(&r);
+    real_ids(&r, NULL, &first);
+    for (size_t i = 0; i < 3; i++) {
+        real_ids(&r, changed[i], &other);
+        if (strcmp(other.adapter, first.adapter) == 0 || strcmp(other.composition, first.composition) == 0) fail_msg("change %zu", i);
+    }
+    for (size_t i = 0; i < 3; i++) { /* a load anew, another name or place: the fixture's prefix_key_excludes */
+        real_ids(&r, same[i], &other);
+        assert_string_equal(other.adapter, first.adapter);
+        assert_string_equal(other.composition, first.composition);
+    }
+    real_close(&r);
+}
+
+/* ---- its faults ---- */
+
+/* A sound manifest of a sound adapter, before a fault. */
+struct subject {
+    struct real *r;
+    lam_manifest m;
+    lam_manifest_adapter adapter;
+};
+
+typedef void (*fault_fn)(struct subject *s);
+
+static void base_weights(struct subject *s) { s->m.base_parts.weights = ZEROS; }
+static void base_config(struct subject *s) { s->m.base_parts.config = ZEROS; }
+static void base_layout(struct subject *s) { s->m.base_parts.layout = ZEROS; }
+static void base_targets(struct subject *s) { s->m.base_parts.targets = ZEROS; }
+static void method(struct subject *s) { s->adapter.parts.method = "dora"; }
+static void factors(struct subject *s) { s->adapter.parts.factors = ZEROS; }
+static void activation(struct subject *s) { s->adapter.parts.activation = ZEROS; }
+
+static void rewrite(struct subject *s, change_fn change)
+{
+    case_lora(s->r->c, s->r->info.base_digest, s->r->info.d_model, s->r->d_v);
+    change(s->r->c);
+    case_write(s->r->c, s->r->path);
+    json_decref(s->r->c->metadata);
+}
+
+static void to_other_base(struct adapter_case *c) { json_object_set_new(c->metadata, "bases", json_pack("[s]", ZEROS)); }
+static void other_base(struct subject *s) { rewrite(s, to_other_base); }
+static void with_scaling(struct adapter_case *c) { json_object_set_new(json_array_get(case_modules(c), 1), "scaling", json_string("alpha/sqrt(r)")); }
+static void config(struct subject *s) { rewrite(s, with_scaling); }
+static void with_alpha(struct adapter_case *c) { json_object_set_new(json_array_get(case_modules(c), 1), "alpha", json_real(4.0)); }
+static void alpha(struct subject *s) { rewrite(s, with_alpha); }
+static void with_twin(struct adapter_case *c) { json_array_set(case_modules(c), 1, json_array_get(case_modules(c), 0)); }
+static void twin(struct subject *s) { rewrite(s, with_twin); }
+static void with_disorder(struct adapter_case *c)
+{
+    json_t *first = json_incref(json_array_get(case_modules(c), 0));
+    json_array_remove(case_modules(c), 0);
+    json_array_append_new(case_modules(c), first);
+}
+static void disorder(struct subject *s) { rewrite(s, with_disorder); }
+static void with_rank(struct adapter_case *c) { json_object_set_new(json_array_get(case_modules(c), 1), "rank", json_integer(2)); }
+static void rank(struct subject *s) { rewrite(s, with_rank); }
+static void with_width(struct adapter_case *c) { c->tensors[0].cols /= 2; }
+static void width(struct subject *s) { rewrite(s, with_width); }
+static void turn(struct case_tensor *t)
+{
+    uint32_t rows = t->rows;
+    t->rows = t->cols;
+    t->cols = rows;
+}
+static void with_turned_a(struct adapter_case *c) { turn(&c->tensors[0]); }
+static void turned_a(struct subject *s) { rewrite(s, with_turned_a); }
+static void with_turned_b(struct adapter_case *c) { turn(&c->tensors[1]); }
+static void turned_b(struct subject *s) { rewrite(s, with_turned_b); }
+static void with_role(struct adapter_case *c) { c->tensors[3].role = LAM_ROLE_K | LAM_PART_B << 16; }
+static void role(struct subject *s) { rewrite(s, with_role); }
+
+/* One byte of A changes in the file itself. */
+static void bytes(struct subject *s)
+{
+    FILE *f = fopen(s->r->path, "r+b");
+    struct lam_slm *file;
+    lam_error err;
+    assert_non_null(f);
+    assert_ok(lam_slm_open(s->r->path, &file, &err), err);
+    long place = (long)(lam_slm_tensor_data(file, lam_slm_find(file, "blk.0.attn_q.lora_a")) - file->file.data);
+    lam_slm_close(file);
+    assert_int_equal(fseek(f, place, SEEK_SET), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, place, SEEK_SET), 0);
+    assert_true(fputc(byte ^ 1, f) != EOF);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Ours of each fault of the fixture. 13 and 14 are the two factors of one fault; 7 and 11 the two fields of one record. */
+static const struct {
+    const char *id;
+    fault_fn fault;
+    lam_code code;
+} ours[] = {
+    {"id-01", base_weights, LAM_E_BASE_WEIGHTS}, {"id-02", base_config, LAM_E_BASE_CONFIG}, {"id-03", base_layout, LAM_E_BASE_LAYOUT},
+    {"id-04", base_targets, LAM_E_BASE_TARGETS}, {"id-05", other_base, LAM_E_WRONG_BASE}, {"id-06", method, LAM_E_METHOD},
+    {"id-07", config, LAM_E_ADAPTER_MODULES}, {"id-08", twin, LAM_E_DUPLICATE}, {"id-09", disorder, LAM_E_ORDER}, {"id-10", rank, LAM_E_RANK},
+    {"id-11", alpha, LAM_E_ADAPTER_MODULES}, {"id-12", width, LAM_E_SHAPE}, {"id-13", turned_a, LAM_E_TRANSPOSED},
+    {"id-14", turned_b, LAM_E_TRANSPOSED}, {"id-15", bytes, LAM_E_DIGEST}, {"id-16", factors, LAM_E_ADAPTER_FACTORS}, {"id-17", role, LAM_E_FORMAT},
+    {"id-18", activation, LAM_E_ADAPTER_ACTIVATION},
+};
+/* Of a server: kernels and their shards, requests, slots, counters; of the cache of keys and values: see the head of this file. */
+static const char *const elsewhere[] = {"id-19", "id-20", "id-21", "id-22", "id-23", "id-24", "id-25", "id-26", "id-27", "id-28"};
+
+static void no_change(struct adapter_case *c) { (void)c; }
+
+static void test_faults(void **state)
+{
+    (void)state;
+    struct real r;
+    char base_parts[4][LAM_DIGEST_TEXT], parts[4][LAM_DIGEST_TEXT];
+    struct ids sound;
+    lam_error err;
+    real_open(&r);
+    real_ids(&r, NULL, &sound);
+    assert_ok(lam_manifest_parts(r.f.base_path, base_parts, &err), err);
+    assert_ok(lam_manifest_parts(r.path, parts, &err), err);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours + 1; i++) {
+        struct subject s = {.r = &r, .m = {.base_digest = r.info.base_digest, .tokenizer_digest = r.info.tokenizer_digest, .n_adapters = 1,
+                            .base_parts = {base_parts[0], base_parts[1], base_parts[2], base_parts[3]}},
+                            .adapter = {.digest = sound.adapter, .file = "case", .weight = 1.0, .parts = {parts[0], parts[1], parts[2], parts[3]}}};
+        const char *path = r.path;
+        lam_fault_list faults = {0};
+        rewrite(&s, no_change);
+        if (i < sizeof ours / sizeof *ours) ours[i].fault(&s);
+        s.m.adapters = &s.adapter;
+        lam_code code = lam_manifest_check(&s.m, r.f.base_path, &path, &faults, &err);
+        bool found = false;
+        for (size_t k = 0; k < faults.n; k++) found |= i < sizeof ours / sizeof *ours && faults.items[k].code == ours[i].code;
+        if (i == sizeof ours / sizeof *ours) assert_int_equal(code, LAM_OK);
+        else if (code == LAM_OK || !found) fail_msg("%s: %s, %s", ours[i].id, lam_code_name(code), err.message);
+        lam_fault_list_release(&faults);
+    }
+    real_close(&r);
+}
+
+/* No fault of the state is passed over. */
+static void test_every_fault_has_its_place(void **state)
+{
+    (void)state;
+    json_t *all = load(), *fault;
+    size_t i, n = 0, later = 0;
+    json_array_foreach(at(all, "negatives"), i, fault) {
+        const char *id = json_string_value(at(fault, "id"));
+        bool found = strcmp(json_string_value(at(fault, "surface")), "state") != 0;
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++)
+            if (strcmp(ours[k].id, id) == 0) found = true, n++;
+        for (size_t k = 0; k < sizeof elsewhere / sizeof *elsewhere; k++)
+            if (strcmp(elsewhere[k], id) == 0) found = true, later++;
+        if (!found) fail_msg("%s: %s", id, json_string_value(at(fault, "error")));
+    }
+    assert_int_equal(n, 18);
+    assert_int_equal(later, 10);
+    json_decref(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_digests), cmocka_unit_test(test_relations), cmocka_unit_test(test_faults),
+                                       cmocka_unit_test(test_every_fault_has_its_place)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
