@@ -1,0 +1,77 @@
+/* lamina plan: how much memory a composition takes. */
+#include "commands.h"
+#include "default_model.h"
+#include "plan.h"
+#include "report.h"
+
+#include <string.h>
+
+static void line(const char *what, uint64_t bytes, const char *note)
+{
+    if (bytes) printf("%-26s %12.2f MB%s%s\n", what, (double)bytes / 1e6, *note ? "  " : "", note);
+}
+
+static void print_plan(const struct plan *plan, const char *policy, const lam_plan_bytes *p)
+{
+    printf("policy %s, a context of %zu, %u threads\n", policy, p->context, p->threads);
+    line("base, mapped", p->mapped, "shared with the system's file cache, not counted");
+    line("program and threads", p->process, "");
+    line("base, decoded", p->base, "norms, biases, metadata, tokenizer");
+    line("adapters, staged", p->adapters, "");
+    line("overlay", p->overlay, "");
+    line("keys and values", p->kv, "");
+    line("session", p->session, "");
+    line("scratch", p->scratch, "buffers of the forward pass");
+    line("composition before", p->from, "until the switch is done");
+    line("while staging", p->staging, "given back before the first token");
+    line("peak", p->peak, plan->budget && p->peak > plan->budget ? "above the budget" : "");
+}
+
+static json_t *plan_json(const char *policy, const lam_plan_bytes *p)
+{
+    return json_pack("{s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "policy", policy, "context", (json_int_t)p->context, "threads",
+                     (int)p->threads, "mapped", (json_int_t)p->mapped, "process", (json_int_t)p->process, "base", (json_int_t)p->base,
+                     "adapters", (json_int_t)p->adapters, "overlay", (json_int_t)p->overlay, "kv", (json_int_t)p->kv, "session",
+                     (json_int_t)p->session, "scratch", (json_int_t)p->scratch, "from", (json_int_t)p->from, "staging",
+                     (json_int_t)p->staging, "peak", (json_int_t)p->peak);
+}
+
+/* The options' policy, or both where they name none. LAM_E_BUDGET only if none of them fits. */
+static lam_code plan_all(const struct options *o, const struct plan *plan, json_t *list, lam_error *err)
+{
+    static const char *const names[] = {"dual", "materialize"};
+    bool chosen = o->policies.n || plan->stack.read;
+    lam_code fitting = LAM_E_BUDGET;
+    for (lam_policy policy = LAM_POLICY_DUAL; policy <= LAM_POLICY_MATERIALIZE; policy++) {
+        lam_plan_options options = {0};
+        lam_plan_bytes bytes;
+        lam_error why;
+        if (chosen && policy != plan->stack.m->policy) continue;
+        lam_code code = plan_make(plan, &policy, &options, &bytes, &why);
+        if (code != LAM_OK && code != LAM_E_BUDGET) return *err = why, code;
+        if (code == LAM_OK) fitting = LAM_OK;
+        else if (fitting != LAM_OK) *err = why;
+        if (o->json) json_array_append_new(list, plan_json(names[policy], &bytes));
+        else if (!o->quiet) print_plan(plan, names[policy], &bytes);
+        if (!o->json && !o->quiet && !chosen && policy == LAM_POLICY_DUAL) printf("\n");
+    }
+    return fitting;
+}
+
+int cmd_plan(struct options *o)
+{
+    lam_error err;
+    char path[MODEL_PATH];
+    struct plan plan;
+    if (!choose_model(o, 0, 0, path)) return 2;
+    json_t *list = json_array();
+    lam_code code = plan_open(o, &plan, &err);
+    if (code == LAM_OK) code = plan_all(o, &plan, list, &err);
+    plan_close(&plan);
+    if (code != LAM_OK) {
+        json_decref(list);
+        return report(o, &err);
+    }
+    if (!o->json) json_decref(list);
+    return o->json ? print_json(o, json_pack("{s:s,s:o}", "model", o->model, "plans", list)) : 0;
+}

@@ -1,0 +1,174 @@
+#include "plan.h"
+
+#include "progress.h"
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PERPLEXITY_CONTEXT 512
+#define BENCH_POSITIONS 256 /* of each session of a batch: it begins at 128 */
+#define BENCH_TOKENS 64
+#define BENCH_PREFILL 512
+
+/* A base's digest, without opening it for computing. */
+static lam_code read_digest(const char *path, char digest[LAM_DIGEST_TEXT], lam_error *err)
+{
+    char *text;
+    lam_code code = lam_inspect(path, false, &text, err);
+    if (code != LAM_OK) return code;
+    json_t *found = json_loads(text, 0, NULL);
+    const char *value = json_string_value(json_object_get(found, "base_digest"));
+    if (value) snprintf(digest, LAM_DIGEST_TEXT, "%s", value);
+    json_decref(found);
+    lam_memory_free(text);
+    return value ? LAM_OK : fail(err, LAM_E_ARGUMENT, "%s is not a base", path);
+}
+
+static lam_code open_file(const struct plan *p, const char *digest, const char *file, const struct lam_cache_options *cache, struct lam_cached *out,
+                          lam_error *err)
+{
+    lam_adapter_report report = {0};
+    lam_code code = lam_cache_open_adapter(file, p->base.path, digest, cache, out, &report, err);
+    list_faults(report.faults, report.n_faults);
+    lam_memory_free(report.faults);
+    return code == LAM_OK ? LAM_OK : about(err, file);
+}
+
+static lam_code open_from(struct plan *p, const char *digest, const struct lam_cache_options *cache, lam_error *err)
+{
+    lam_code code = LAM_OK;
+    for (size_t i = 0; code == LAM_OK && i < p->o->from.n; i++) {
+        struct adapter_option a;
+        if (strcmp(p->o->from.items[i], "base") == 0) continue;
+        if (p->n_from == MAX_ADAPTERS) return fail(err, LAM_E_LIMIT, "--from: %d adapters at most", MAX_ADAPTERS);
+        code = adapter_option_parse(p->o->from.items[i], &a, err);
+        if (code == LAM_OK) code = open_file(p, digest, a.path, cache, &p->from[p->n_from], err);
+        if (code == LAM_OK) p->n_from++;
+        free(a.path);
+    }
+    return code;
+}
+
+static lam_code open_files(struct plan *p, const struct lam_cache_options *cache, lam_error *err)
+{
+    char digest[LAM_DIGEST_TEXT];
+    const lam_manifest *m = p->stack.m;
+    lam_code code = lam_cache_open_base(m->base_file, cache, &p->base, err);
+    if (code == LAM_OK) code = read_digest(p->base.path, digest, err);
+    if (code != LAM_OK) return about(err, m->base_file);
+    for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) {
+        struct lam_cache_options own = *cache;
+        own.accept_tokenizer = m->adapters[i].accept_tokenizer;
+        code = open_file(p, digest, m->adapters[i].file, &own, &p->adapters[i], err);
+        if (code == LAM_OK) p->n_adapters++;
+    }
+    return code == LAM_OK ? open_from(p, digest, cache, err) : code;
+}
+
+/* "2000000000", "500M", "2G": decimal, as LAMINA_CACHE_MAX. */
+static lam_code read_budget(const char *text, uint64_t *out, lam_error *err)
+{
+    char *end = NULL;
+    if (!text) return LAM_OK;
+    double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1.0;
+    double unit = !end || !*end ? 1.0 : *end == 'k' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : *end == 'T' ? 1e12 : 0.0;
+    if (value < 0.0 || unit == 0.0 || (*end && end[1]) || value * unit < 1.0 || value * unit > 1e18)
+        return fail(err, LAM_E_ARGUMENT, "--budget %s: a number of bytes is needed, or one with k, M, G or T", text);
+    *out = (uint64_t)(value * unit);
+    return LAM_OK;
+}
+
+/* What is to be planned, and within which budget; no file but a manifest is read. */
+static lam_code read_stack(const struct options *o, struct plan *p, lam_error *err)
+{
+    *p = (struct plan){.o = o};
+    lam_code code = stack_open(o, &p->stack, err);
+    if (code != LAM_OK) return code;
+    p->budget = p->stack.m->memory_budget;
+    return read_budget(o->budget, &p->budget, err);
+}
+
+static lam_code import_files(struct plan *p, lam_error *err)
+{
+    struct progress progress;
+    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
+    progress_begin(&progress, p->o, false);
+    lam_code code = open_files(p, &cache, err);
+    progress_end(&progress);
+    return code;
+}
+
+lam_code plan_open(const struct options *o, struct plan *p, lam_error *err)
+{
+    lam_code code = read_stack(o, p, err);
+    return code == LAM_OK ? import_files(p, err) : code;
+}
+
+static void list_paths(const struct lam_cached *cached, size_t n, const char **out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = cached[i].path;
+}
+
+lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_options *options, lam_plan_bytes *out, lam_error *err)
+{
+    const struct options *o = p->o;
+    const lam_manifest *m = p->stack.m;
+    const char *paths[MAX_ADAPTERS], *from_paths[MAX_ADAPTERS];
+    lam_plan_stack stack = {paths, p->n_adapters, policy ? *policy : m->policy, m->module_policies, m->n_module_policies}, from = stack;
+    from.adapters = from_paths;
+    from.n = p->n_from;
+    if (!options->context) options->context = (size_t)count_or(o->context, 0);
+    options->threads = (unsigned)count_or(o->threads, 0);
+    options->max_rows = (size_t)count_or(o->chunk, 0);
+    options->kv = m->kv;
+    options->from = o->from.n ? &from : NULL;
+    options->budget = p->budget;
+    list_paths(p->adapters, p->n_adapters, paths);
+    list_paths(p->from, p->n_from, from_paths);
+    return lam_plan(p->base.path, &stack, options, out, err);
+}
+
+void plan_close(struct plan *p)
+{
+    lam_cache_release(&p->base);
+    for (size_t i = 0; i < p->n_adapters; i++) lam_cache_release(&p->adapters[i]);
+    for (size_t i = 0; i < p->n_from; i++) lam_cache_release(&p->from[i]);
+    stack_release(&p->stack);
+    *p = (struct plan){0};
+}
+
+/* bench decodes with many short sessions, or with one long one. */
+static lam_code plan_bench(const struct plan *p, lam_plan_bytes *bytes, lam_error *err)
+{
+    const struct options *o = p->o;
+    size_t prefill = (size_t)count_or(o->prefill, BENCH_PREFILL), tokens = (size_t)count_or(o->tokens, BENCH_TOKENS), most = 1;
+    size_t context = (size_t)count_or(o->context, 0);
+    for (const char *at = o->sessions ? o->sessions : "16"; *at; at += *at == ',' || *at == ' ') {
+        size_t n = (size_t)strtoul(at, NULL, 10), digits = strspn(at, "0123456789");
+        if (n > most) most = n;
+        at += digits ? digits : 1;
+        if (!*at) break;
+    }
+    lam_plan_options batch = {.sessions = most, .context = BENCH_POSITIONS / 2 + tokens};
+    lam_plan_options one = {.context = context > prefill + tokens ? context : prefill + tokens};
+    lam_code code = plan_make(p, NULL, &batch, bytes, err);
+    return code == LAM_OK ? plan_make(p, NULL, &one, bytes, err) : code;
+}
+
+lam_code check_budget(const struct options *o, lam_error *err)
+{
+    struct plan p;
+    lam_plan_bytes bytes;
+    lam_plan_options options = {0};
+    if (!o->budget && !lam_manifest_detect(o->model)) return LAM_OK;
+    lam_code code = read_stack(o, &p, err);
+    if (code == LAM_OK && p.budget) code = import_files(&p, err);
+    if (code == LAM_OK && p.budget) {
+        options.all_logits = strcmp(o->command, "perplexity") == 0;
+        if (options.all_logits && !o->context.given) options.context = PERPLEXITY_CONTEXT;
+        code = strcmp(o->command, "bench") == 0 ? plan_bench(&p, &bytes, err) : plan_make(&p, NULL, &options, &bytes, err);
+    }
+    plan_close(&p);
+    return code;
+}
