@@ -1,8 +1,10 @@
 /* Mixed decode for a while: several callers on one base, each with sessions of many compositions, in prompts cut at random, steps
- * of random company, truncations, switches and reloads. After every call the logits of every session that it advanced must be the
+ * of random company, truncations, switches, re-basing and reloads, with a prefix cache. After every call the logits of every session that it advanced must be the
  * bits of the reference: one thread, alone, the history fed whole. Meant for the sanitizers (make soak); environment:
  * SOAK_SECONDS (default 10), SOAK_CALLERS (3). */
 #include "fixture.h"
+
+#include "lamina/reuse.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +14,10 @@
 #define MIXES 5
 #define SESSIONS 6 /* of a caller */
 
-static const double mixes[MIXES][2] = {{0.0, 0.0}, {1.0, 0.0}, {0.0, 1.0}, {1.0, 0.5}, {-0.5, 1.7}};
+static const struct {
+    double weights[2];
+    lam_compose_options options;
+} mixes[MIXES] = {{{0.0, 0.0}, {0}}, {{1.0, 0.0}, {0}}, {{0.0, 1.0}, {0}}, {{1.0, 0.5}, {.policy = LAM_POLICY_MATERIALIZE}}, {{-0.5, 1.7}, {0}}};
 
 struct soak {
     struct fixture fixture;
@@ -68,7 +73,8 @@ static void make_reference(struct soak *s)
     s->n_vocab = fixture_vocab(&s->fixture);
     for (size_t h = 0; h < HISTORIES; h++) fixture_tokens(h + 1, s->n_vocab, s->tokens[h], MAX_LENGTH);
     for (size_t m = 0; m < MIXES; m++) {
-        lam_composition *c = fixture_compose(&s->fixture, mixes[m], 2);
+        lam_composition *c;
+        assert_ok(lam_compose(s->fixture.base, s->fixture.adapters, mixes[m].weights, 2, &mixes[m].options, &c, &err), err);
         for (size_t h = 0; h < HISTORIES; h++) {
             lam_session *session = fixture_session(c, MAX_LENGTH);
             assert_ok(lam_session_feed(session, s->tokens[h], MAX_LENGTH, note_position, s->logits[m][h], &err), err);
@@ -86,23 +92,40 @@ static void check(struct soak *s, const struct line *l, size_t n)
     if (digest64(lam_session_logits(l->session), s->n_vocab) != s->logits[l->mix][l->history][length - 1]) atomic_fetch_add(&s->wrong, 1);
 }
 
-/* The line begins anew, under a composition made for it from adapters loaded for it or shared ones. */
-static void begin(struct caller *c, struct line *l)
+/* A composition of the line's mix, of adapters loaded for it or shared ones. */
+static lam_composition *compose(struct caller *c, const struct line *l)
 {
-    struct soak *s = c->soak;
-    struct fixture *f = &s->fixture;
+    struct fixture *f = &c->soak->fixture;
     lam_adapter *adapters[2] = {f->adapters[0], f->adapters[1]};
     lam_composition *composition;
     lam_error err;
     bool reload = below(&c->rng, 4) == 0;
+    for (size_t i = 0; reload && i < 2; i++) must(lam_adapter_load(f->base, f->adapter_paths[i], false, &adapters[i], &err), &err);
+    must(lam_compose(f->base, adapters, mixes[l->mix].weights, 2, &mixes[l->mix].options, &composition, &err), &err);
+    for (size_t i = 0; reload && i < 2; i++) lam_adapter_unload(adapters[i]);
+    return composition;
+}
+
+static void begin(struct caller *c, struct line *l)
+{
+    lam_error err;
     lam_session_free(l->session);
     l->mix = below(&c->rng, MIXES);
     l->history = below(&c->rng, HISTORIES);
-    for (size_t i = 0; reload && i < 2; i++) must(lam_adapter_load(f->base, f->adapter_paths[i], false, &adapters[i], &err), &err);
-    must(lam_compose(f->base, adapters, mixes[l->mix], 2, NULL, &composition, &err), &err);
-    for (size_t i = 0; reload && i < 2; i++) lam_adapter_unload(adapters[i]);
+    lam_composition *composition = compose(c, l);
     must(lam_session_new(composition, MAX_LENGTH, &l->session, &err), &err);
     lam_composition_free(composition);
+}
+
+/* The line goes on under another composition. */
+static void rebase(struct caller *c, struct line *l)
+{
+    lam_error err;
+    l->mix = below(&c->rng, MIXES);
+    lam_composition *composition = compose(c, l);
+    must(lam_session_rebase(l->session, composition, NULL, &err), &err);
+    lam_composition_free(composition);
+    if (lam_session_logits(l->session)) check(c->soak, l, 0);
 }
 
 static void feed(struct caller *c, struct line *l)
@@ -142,6 +165,7 @@ static void *call_at_random(void *argument)
         struct line *l = &c->lines[below(&c->rng, SESSIONS)];
         size_t what = below(&c->rng, 20), length = lam_session_length(l->session);
         if (what == 0) begin(c, l);
+        else if (what == 6) rebase(c, l);
         else if (what == 1) must(lam_session_truncate(l->session, below(&c->rng, length + 1), &err), &err);
         else if (what < 6 && length < MAX_LENGTH) feed(c, l);
         else step(c);
@@ -163,7 +187,7 @@ static void soak_with(struct soak *s, unsigned threads, double seconds)
     size_t n = (size_t)setting("SOAK_CALLERS", 3);
     struct caller *callers = calloc(n, sizeof *callers);
     assert_non_null(callers);
-    fixture_open(&s->fixture, &(lam_engine_options){.threads = threads, .max_rows = 16});
+    fixture_open(&s->fixture, &(lam_engine_options){.threads = threads, .max_rows = 16, .prefix_cache = (size_t)1 << 20});
     s->until = lam_now() + seconds;
     for (size_t i = 0; i < n; i++) {
         callers[i] = (struct caller){.soak = s, .rng = 1000 * threads + i};
@@ -193,11 +217,13 @@ static void soak_base(const char *base, const char *const adapters[2], double se
 static void test_soak(void **state)
 {
     (void)state;
-    double seconds = setting("SOAK_SECONDS", 10) / 3;
+    double seconds = setting("SOAK_SECONDS", 10) / 4;
     soak_base("data/stories260K-Q8_0.gguf", (const char *const[]){"data/adapters/oz", "data/adapters/shakespeare"}, seconds);
     soak_base("tests/golden/llama-k/llama-k-kmix.gguf", (const char *const[]){"tests/golden/adapters/llama-k/all-r4", "twin"}, seconds);
     soak_base("tests/golden/gemma3-swa/gemma3-swa-bf16.gguf",
               (const char *const[]){"tests/golden/adapters/gemma3-swa/all-r2", "tests/golden/adapters/gemma3-swa/embed"}, seconds);
+    soak_base("tests/golden/llama-k/llama-k-kmix.gguf",
+              (const char *const[]){"tests/golden/methods/llama-k/dora", "tests/golden/methods/llama-k/ia3"}, seconds);
 }
 
 int main(void)
