@@ -119,7 +119,7 @@ def make_rules():
 
 
 def check_make(line, page, rules):
-    for words in re.findall(r"\bmake((?:\s+[A-Za-z_]+=\S+)*(?:\s+[a-z][a-z-]*)+)", line):
+    for words in re.findall(r"(?<!receipt )\bmake((?:\s+[A-Za-z_]+=\S+)*(?:\s+[a-z][a-z-]*)+)", line):
         for target in words.split():
             if "=" not in target and target not in rules:
                 report(page, f"no rule for make {target}")
