@@ -128,7 +128,11 @@ static lam_code generate(struct chat *c, lam_error *err)
     size_t generated = 0, limit = (size_t)count_or(c->o->tokens, answer_limit(c));
     c->reply_len = 0;
     if (c->colour) fputs("\033[36m", stdout);
-    lam_code code = lam_generate(c->session, &c->o->sampling, limit, take_reply, c, &generated, err);
+    lam_generate_options drafts;
+    lam_generate_report report;
+    (void)draft_options(c->o, &drafts);
+    lam_code code = lam_generate_with(c->session, &c->o->sampling, &drafts, limit, take_reply, c, &report, err);
+    generated = report.n_tokens;
     print_now(c->colour ? "\033[0m\n" : "\n");
     if (code != LAM_OK) return code;
     print_ending(c, generated == limit, limit);

@@ -23,6 +23,7 @@ void chat_print_composition(const struct chat *c)
     fprintf(c->talk, "base         %s\n", c->all->info.name);
     print_adapters(c);
     fprintf(c->talk, "composition  %s\n", lam_composition_id(c->all->composition));
+    print_standing(c->talk, c->all, 12);
     print_kv_format(c->talk, c->o, c->all);
     if (c->o->verify == LAM_VERIFY_OFF) fprintf(c->talk, "bytes        unverified\n");
     print_waived(c->talk, c->all);

@@ -58,14 +58,17 @@ static lam_code import_adapter(struct import *i, const lam_import_options *optio
     code = check_not_source(i->output, base.path, err);
     if (code == LAM_OK) code = lam_import_adapter(i->source, base.path, i->output, options, &i->report, err);
     lam_cache_release(&base);
-    list_unmatched(i->report.unmatched);
+    list_faults(i->report.faults, i->report.n_faults);
+    lam_memory_free(i->report.faults);
+    i->report.faults = NULL;
     return code == LAM_OK ? LAM_OK : about(err, i->source);
 }
 
 static lam_code import(struct import *i, lam_error *err)
 {
     struct progress progress;
-    lam_import_options options = {.progress = progress_step, .progress_context = &progress, .quantise = i->o->quantise};
+    lam_import_options options = {.progress = progress_step, .progress_context = &progress, .quantise = i->o->quantise,
+                                  .accept_tokenizer = i->o->accept_tokenizer};
     double start = now_seconds();
     progress_begin(&progress, i->o, false);
     lam_code code = i->adapter ? import_adapter(i, &options, err) : lam_import_base(i->source, i->output, &options, err);
@@ -186,6 +189,7 @@ int cmd_import(struct options *o)
     i.adapter = kind == LAM_SOURCE_GGUF_ADAPTER || kind == LAM_SOURCE_PEFT_ADAPTER;
     if (i.adapter && !o->model) return usage(o, "%s is an adapter, which is bound to its base: give -m BASE", i.source);
     if (i.adapter && o->quantise) return usage(o, "%s is an adapter; --quantise is for bases", i.source);
+    if (!i.adapter && o->accept_tokenizer) return usage(o, "%s is a base; --accept-tokenizer is for adapters", i.source);
     if (!i.adapter && o->model) return usage(o, "%s is a base; -m is for adapters", i.source);
     lam_code code = choose_output(&i, &err);
     if (code == LAM_OK) code = import(&i, &err);

@@ -45,13 +45,15 @@ static int finish(const struct options *o, const struct opened *all, const struc
     size_t n = s->tokens.n;
     lam_digest_bytes(s->digests, n * LAM_DIGEST_TEXT, whole);
     if (o->json)
-        return print_json(o, json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:I,s:O}", "composition_id", lam_composition_id(all->composition),
+        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:I,s:O}", "composition_id", lam_composition_id(all->composition),
+                                       "standing", standing(all),
                                        "kv_format", lam_composition_kv_format(all->composition), "bytes",
                                        bytes_state(o), "waived",
                                        waived_names(all), "isa",
                                        lam_engine_isa(all->engine), "digest", whole, "positions", (json_int_t)n, "vocabulary",
                                        (json_int_t)all->info.n_vocab, "logits", s->list));
     printf("all %zu positions %s\ncomposition %s\n", n, whole, lam_composition_id(all->composition));
+    print_standing(stdout, all, 0);
     print_kv_format(stdout, o, all);
     if (o->verify == LAM_VERIFY_OFF) printf("bytes unverified\n");
     print_waived(stdout, all);

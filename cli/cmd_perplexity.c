@@ -59,12 +59,13 @@ static int print_score(const struct options *o, const struct opened *all, const 
     double variance = s->sum_squares / (double)s->count - mean * mean;
     double deviation = s->count > 1 ? sqrt(fmax(variance, 0.0) / (double)(s->count - 1)) * perplexity : 0.0;
     if (o->json)
-        return print_json(o, json_pack("{s:f,s:f,s:f,s:I,s:I,s:f,s:s,s:s,s:s}", "perplexity", perplexity, "deviation", deviation, "mean_nll", mean,
+        return print_json(o, json_pack("{s:f,s:f,s:f,s:I,s:I,s:f,s:s,s:s,s:s,s:s}", "perplexity", perplexity, "deviation", deviation, "mean_nll", mean,
                                        "scored_tokens", (json_int_t)s->count, "context", (json_int_t)s->window, "seconds", seconds,
-                                       "composition_id", lam_composition_id(all->composition), "kv_format",
+                                       "composition_id", lam_composition_id(all->composition), "standing", standing(all), "kv_format",
                                        lam_composition_kv_format(all->composition), "bytes", bytes_state(o)));
     printf("perplexity %.4f +/- %.4f over %zu tokens in windows of %zu\ncomposition %s\n", perplexity, deviation, s->count, s->window,
            lam_composition_id(all->composition));
+    print_standing(stdout, all, 0);
     print_kv_format(stdout, o, all);
     if (o->verify == LAM_VERIFY_OFF) printf("bytes unverified\n");
     note(o, "%zu tokens in %.1f s, %.1f/s", s->total, seconds, (double)s->total / seconds);

@@ -9,6 +9,8 @@
 #include "report.h"
 #include "waived.h"
 
+#include "lamina/reuse.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +22,10 @@ struct generation {
     char *text; /* with --json: all of it, owned */
     size_t len;
     double prefill, decode; /* seconds */
-    size_t n_prompt, n_generated, n_most, room;
+    size_t n_prompt, n_before, n_generated, n_most, room; /* n_before: of a restored session */
+    size_t n_cached;
+    lam_generate_options drafts;
+    lam_generate_report report;
 };
 
 static bool take_piece(void *context, const char *piece, uint32_t token)
@@ -57,20 +62,26 @@ static int print_result(const struct options *o, const struct opened *all, const
     const char *id = lam_composition_id(all->composition), *bytes = bytes_state(o);
     double prefill = rate(g->n_prompt, g->prefill), decode = rate(g->n_generated, g->decode);
     if (o->json)
-        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
-                                       ending(g).name, "composition_id", id, "kv_format",
+        return print_json(o, json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:s,s:I}", "text", g->text ? g->text : "", "stop",
+                                       ending(g).name, "composition_id", id, "standing", standing(all), "kv_format",
                                        lam_composition_kv_format(all->composition), "base_digest", all->info.base_digest, "bytes", bytes,
                                        "waived", waived_names(all),
-                                       "prompt_tokens", (json_int_t)g->n_prompt, "tokens", (json_int_t)g->n_generated, "seed",
+                                       "prompt_tokens", (json_int_t)g->n_prompt, "restored_tokens", (json_int_t)g->n_before, "cached_tokens",
+                                       (json_int_t)g->n_cached, "passes", (json_int_t)g->report.n_passes, "drafted_tokens",
+                                       (json_int_t)g->report.n_drafted, "accepted_tokens", (json_int_t)g->report.n_accepted, "tokens", (json_int_t)g->n_generated, "seed",
                                        (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill,
                                        "decode_tokens_per_second", decode, "isa", lam_engine_isa(all->engine), "threads",
                                        (json_int_t)lam_engine_threads(all->engine)));
     if (!print_now("\n") || o->quiet) return 0;
     fprintf(stderr, "\ncomposition %s, bytes %s\n", id, bytes);
+    print_standing(stderr, all, 0);
     print_kv_format(stderr, o, all);
     print_waived(stderr, all);
     fprintf(stderr, "%zu prompt tokens at %.1f/s, %zu tokens at %.1f/s: %s; %s, %u threads\n", g->n_prompt, prefill, g->n_generated, decode,
             ending(g).words, lam_engine_isa(all->engine), lam_engine_threads(all->engine));
+    if (g->n_before) fprintf(stderr, "%zu tokens of a saved session\n", g->n_before);
+    if (g->drafts.draft != LAM_DRAFT_NONE)
+        fprintf(stderr, "%zu tokens drafted, %zu accepted: %zu passes\n", g->report.n_drafted, g->report.n_accepted, g->report.n_passes);
     return 0;
 }
 
@@ -88,22 +99,36 @@ static lam_code echo(const struct opened *all, struct generation *g, const struc
     return LAM_OK;
 }
 
+static lam_code begin_session(const struct opened *all, const struct options *o, lam_session **out, lam_error *err)
+{
+    size_t context = (size_t)count_or(o->context, 0);
+    if (!o->restore_session) return lam_session_new(all->composition, context, out, err);
+    lam_restore_options restore = {.context = context, .allow_base = o->allow_base};
+    lam_code code = lam_session_restore(all->composition, o->restore_session, &restore, out, err);
+    if (code == LAM_E_IDENTITY) hint(err, "name the same model, adapters and weights as when it was saved");
+    return code;
+}
+
 static lam_code generate(struct opened *all, struct generation *g, const struct text *text, const struct tokens *tokens, lam_error *err)
 {
     const struct options *o = g->o;
     lam_session *session;
-    lam_code code = lam_session_new(all->composition, (size_t)count_or(o->context, 0), &session, err);
+    lam_code code = begin_session(all, o, &session, err);
     if (code != LAM_OK) return code;
+    g->n_before = lam_session_length(session);
     double start = now_seconds();
     code = feed_prompt(o, session, tokens->ids, tokens->n, err);
+    g->n_cached = lam_session_cached(session);
     double middle = now_seconds();
     if (code == LAM_OK && o->echo) code = echo(all, g, text, tokens, err);
     g->room = lam_session_context(session) - lam_session_length(session);
     g->n_most = (size_t)count_or(o->tokens, uses_template(o, all) ? SIZE_MAX : DEFAULT_TOKENS);
     if (code == LAM_OK && !process_signal())
-        code = lam_generate(session, &o->sampling, g->n_most, take_piece, g, &g->n_generated, err);
+        code = lam_generate_with(session, &o->sampling, &g->drafts, g->n_most, take_piece, g, &g->report, err);
+    g->n_generated = g->report.n_tokens;
     g->prefill = middle - start;
     g->decode = now_seconds() - middle;
+    if (code == LAM_OK && o->save_session) code = lam_session_save(session, o->save_session, err);
     lam_session_free(session);
     if (code != LAM_OK && !o->json && g->n_generated) print_now("\n");
     return code;
@@ -124,6 +149,7 @@ static int complete(struct options *o, struct opened *all)
     struct text text = {0};
     struct tokens tokens = {0};
     struct generation g = {.o = o};
+    (void)draft_options(o, &g.drafts); /* cmd_run has looked at it */
     lam_code code = read_prompt(o, all, &text, &tokens, &err);
     if (code == LAM_OK) note_surprises(o, all);
     g.n_prompt = tokens.n;
@@ -146,6 +172,9 @@ int cmd_run(struct options *o)
     if (!check_prompt_options(o)) return 2;
     if (talk && o->json) return usage(o, "--json needs a prompt: -p, --token-ids or standard input");
     if (talk && o->echo) return usage(o, "--echo needs a prompt: -p, --token-ids or standard input");
+    lam_generate_options drafts;
+    if (talk && (o->save_session || o->restore_session)) return usage(o, "a saved session needs a prompt: -p, --token-ids or standard input");
+    if (!draft_options(o, &drafts)) return usage(o, "--draft is lookup or base, perhaps with :N, N from 1 to %d", LAM_MAX_DRAFT);
     if (!choose_model(o, 0, 0, path)) return 2;
     lam_code code = open_all(o, &all, &err);
     int status = code != LAM_OK ? report(o, &err) : talk ? chat(o, &all) : complete(o, &all);

@@ -7,23 +7,35 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const run_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "system", "raw", "echo", "tokens", "temp",
-    "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const import_options[] = {"model", "output", "quantise", "json", "quiet", "help", NULL};
+static const char *const run_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "system", "raw", "echo", "allow-base", "draft", "save-session",
+                                          "restore-session", "prefix-cache", "tokens", "temp",
+    "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const import_options[] = {"model", "output", "quantise", "accept-tokenizer", "json", "quiet", "help", NULL};
 static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
 static const char *const cache_options[] = {"json", "help", NULL};
 static const char *const export_options[] = {"model", "output", "json", "quiet", "help", NULL};
-static const char *const logits_options[] = {"model", "adapter", "waive", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads", "kv",
+static const char *const logits_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads", "kv",
     "verify", "json", "quiet", "help", NULL};
 static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
 static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
-static const char *const perplexity_options[] = {"model", "adapter", "waive", "ctx", "threads", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const bench_options[] = {"model", "adapter", "waive", "only", "prefill", "tokens", "sessions", "ctx", "runs", "threads", "kv",
+static const char *const perplexity_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const bench_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only", "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
     "verify", "json", "quiet", "help", NULL};
+
+static const char *const plan_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "ctx", "kv", "threads", "budget", "json", "quiet", "help", NULL};
+static const char *const merge_options[] = {"model", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict", "output", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const diff_options[] = {"method", "density", "drop", "seed", "dtype", "output", "threads", "json", "quiet", "help", NULL};
+
+static const char *const compose_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "receipt", "trust", "output", "verify", "json", "quiet",
+    "help", NULL};
+static const char *const check_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "trust", "verify", "json", "quiet", "help", NULL};
+static const char *const receipt_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "figures", "by", "key", "trust", "output", "verify", "json",
+    "quiet", "help", NULL};
 
 static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
 static const char run_notes[] =
+    "MODEL may be a manifest (lamina compose), which says what is composed.\n"
     "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n"
     "In a chat, `rlwrap lamina run ...` (a program of its own) lets you edit and recall lines.\n";
 
@@ -66,6 +78,33 @@ static const struct command commands[] = {
     {"bench", cmd_bench, "[MODEL]", "prefill, decode, switch and load times", bench_options, bench_notes,
      "  lamina bench model.gguf\n  lamina bench model.gguf -a poet.slm -n 64 -t 4 --json\n"
      "  lamina bench model.slm --only decode,batch --sessions 1,2,4,8,16,32,64\n  lamina bench model.slm --only context -c 8192\n"},
+    {"plan", cmd_plan, "[MODEL]", "how much memory a composition will take", plan_options,
+     "Of both policies, or of the one of --policy. Nothing of it is allocated: the files tell.\n",
+     "  lamina plan model.gguf -a poet.slm -c 4096\n  lamina plan model.slm -a poet.slm --from base --budget 2G\n"},
+    {"merge", cmd_merge, "[MODEL]", "a base with its adapters as a new base", merge_options,
+     "Writes OUT.slm or OUT.gguf and tells what encoding the changed weights again lost of them, and of the change. Laid over a base\n"
+     "an adapter loses nothing of the kind, and can be taken off again.\n",
+     "  lamina merge model.slm -a poet.slm -o poet-model.slm\n  lamina merge model.gguf -a poet.slm=0.7 --dtype q8_0 -o poet.gguf\n"},
+    {"diff", cmd_diff, "BASE TUNED", "what a tuned model changed of its base, as an adapter", diff_options,
+     "BASE and TUNED are .slm, GGUF or Hugging Face folders of one architecture and tokenizer. Where one is quantised its decoded weights\n"
+     "count. New norms and biases become the adapter's, too. With --drop the seed says what is dropped.\n",
+     "  lamina diff ./SmolLM2-135M ./SmolLM2-135M-Instruct --method lora:32 -o instruct.slm\n"
+     "  lamina diff base.slm tuned.slm --method sparse --density 0.1 --drop 0.5 --seed 7 -o tuned-sparse.slm\n"},
+    {"compose", cmd_compose, "[MODEL]", "a manifest of a base and its adapters", compose_options,
+     "The manifest names every digest, and the files relative to its own folder; without -o it goes to standard output. Wherever a\n"
+     "MODEL is taken a manifest may stand. --receipt puts receipts into it; MODEL may be the manifest itself.\n",
+     "  lamina compose model.gguf -a poet.slm=0.5 -a critic.slm,replace -o both.json\n"
+     "  lamina compose model.slm -a a.slm,replace -a b.slm,replace --owner blk.0.attn_q=b -o ab.json\n"
+     "  lamina run both.json -p \"Once\"\n"},
+    {"check", cmd_check, "[MODEL]", "everything that is wrong with a manifest, or with a base and adapters", check_options,
+     "Goes on after the first fault and prints all of them as a table.\n", "  lamina check both.json\n  lamina check model.slm -a poet.slm -a critic.slm --json\n"},
+    {"receipt", cmd_receipt, "make | check | keygen", "statements that a composition was evaluated", receipt_options,
+     "make [MODEL]: that the composition has these figures; with --key signed (Ed25519), else a bare hash.\n"
+     "check RECEIPT [MODEL]: whether it is sound, who says so, and whether it is about MODEL's composition.\n"
+     "keygen NAME: writes NAME-private.pem, and NAME.pem, which who trusts you puts into a trust list.\n",
+     "  lamina perplexity both.json wiki.txt --json > figures.json\n"
+     "  lamina receipt make both.json --figures figures.json --key me-private.pem --by Me -o receipt.json\n"
+     "  lamina receipt check receipt.json both.json\n  lamina receipt keygen me\n"},
     {"cache", cmd_cache, "list | clear [ENTRY]", "models imported for direct use", cache_options,
      "ENTRY is a source's path or the beginning of a key, of 8 digits at least; without it all are meant.\nWhat is in use stays.\n",
      "  lamina cache list\n  lamina cache clear model.gguf\n  lamina cache clear\n"},
@@ -96,6 +135,7 @@ void commands_print_overview(void)
            "  LAMINA_CACHE      folder of imported models (default: $XDG_CACHE_HOME/lamina, else ~/.cache/lamina)\n"
            "  LAMINA_CACHE_MAX  its size in bytes, or with k, M, G, T (default 20G)\n"
            "  LAMINA_ISA        instruction set, such as scalar, avx2, avx512, neon (default: the fastest here; results are the same)\n"
+           "  LAMINA_TRUST      trusted public keys of receipts (default: $XDG_CONFIG_HOME/lamina/trust, else ~/.config/lamina/trust)\n"
            "  NO_COLOR          no colours\n\n"
            "Exit status: 0 done, 1 an error, 2 wrong use, 130 after Ctrl-C.\n");
 }

@@ -31,5 +31,11 @@ int cmd_detokenize(struct options *o);
 int cmd_perplexity(struct options *o);
 int cmd_bench(struct options *o);
 int cmd_cache(struct options *o);
+int cmd_compose(struct options *o);
+int cmd_check(struct options *o);
+int cmd_receipt(struct options *o);
+int cmd_diff(struct options *o);
+int cmd_merge(struct options *o);
+int cmd_plan(struct options *o);
 
 #endif

@@ -1,9 +1,11 @@
 #include "open.h"
 
+#include "plan.h"
 #include "progress.h"
 #include "report.h"
 
 #include "lamina/cache.h"
+#include "lamina/receipt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,27 +27,52 @@ static lam_code open_cached(const struct options *o, struct opened *out, lam_err
     struct progress progress;
     struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
     progress_begin(&progress, o, false);
-    lam_code code = lam_cache_open_base(o->model, &cache, out->cached_base, err);
+    lam_code code = lam_cache_open_base(out->stack.m->base_file, &cache, out->cached_base, err);
     progress_end(&progress);
     return code;
 }
 
+static bool differs(const char *wanted, const char *found) { return wanted && strcmp(wanted, found ? found : "none") != 0; }
+
+/* The base is the one that the manifest names. */
+static lam_code check_base(const struct opened *all, lam_error *err)
+{
+    const lam_manifest *m = all->stack.m;
+    const lam_base_info *b = &all->info;
+    const char *template = m->states_template ? m->template_digest ? m->template_digest : "none" : NULL;
+    if (differs(m->base_digest, b->base_digest))
+        return fail(err, LAM_E_WRONG_BASE, "%.200s is base %s, the manifest names %s", m->base_file, b->base_digest, m->base_digest);
+    if (differs(m->tokenizer_digest, b->tokenizer_digest))
+        return fail(err, LAM_E_TOKENIZER, "%.200s has tokenizer %s, the manifest names %s", m->base_file, b->tokenizer_digest,
+                    m->tokenizer_digest);
+    if (differs(template, b->template_digest))
+        return fail(err, LAM_E_TEMPLATE, "%.200s has template %s, the manifest names %s", m->base_file,
+                    b->template_digest ? b->template_digest : "none", template);
+    return LAM_OK;
+}
+
 lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
 {
-    *out = (struct opened){.compose.kv = o->kv};
+    *out = (struct opened){.stack = {0}};
+    lam_code code = stack_open(o, &out->stack, err);
+    if (code != LAM_OK) return code;
+    const lam_manifest *m = out->stack.m;
+    out->compose = (lam_compose_options){.kv = m->kv, .policy = m->policy, .module_policies = m->module_policies,
+                                         .n_module_policies = m->n_module_policies};
     double start = now_seconds();
-    lam_engine_options engine = {.threads = (unsigned)count_or(o->threads, 0), .max_rows = (size_t)count_or(o->chunk, 0)};
+    lam_engine_options engine = {.threads = (unsigned)count_or(o->threads, 0), .max_rows = (size_t)count_or(o->chunk, 0),
+                                 .prefix_cache = (size_t)(count_or(o->prefix_cache, 0) << 20)};
     out->cached_base = calloc(1, sizeof *out->cached_base);
     if (!out->cached_base) return fail_memory(err);
-    lam_code code = lam_engine_new(&engine, &out->engine, err);
+    code = lam_engine_new(&engine, &out->engine, err);
     if (code != LAM_OK) return code;
     code = open_cached(o, out, err);
     if (code == LAM_OK) code = lam_base_open(out->engine, out->cached_base->path, o->verify, &out->base, err);
-    if (code != LAM_OK) return explain(o, o->model, err);
+    if (code != LAM_OK) return explain(o, out->stack.read ? m->base_file : o->model, err);
     out->base_path = out->cached_base->path;
     lam_base_describe(out->base, &out->info);
     out->load_seconds = now_seconds() - start;
-    return LAM_OK;
+    return check_base(out, err);
 }
 
 const char *bytes_state(const struct options *o) { return o->verify == LAM_VERIFY_OFF ? "unverified" : "verified"; }
@@ -75,7 +102,8 @@ static char *free_name(const struct opened *all, const char *wish)
 lam_code open_adapter(const struct options *o, struct opened *all, const struct adapter_option *a, lam_error *err)
 {
     struct progress progress;
-    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
+    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress,
+                                      .accept_tokenizer = a->accept_tokenizer || o->accept_tokenizer};
     struct lam_cached cached = {0};
     lam_adapter_report imported = {0};
     lam_adapter_info info;
@@ -84,15 +112,22 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     progress_begin(&progress, o, false);
     lam_code code = lam_cache_open_adapter(a->path, all->base_path, all->info.base_digest, &cache, &cached, &imported, err);
     progress_end(&progress);
-    list_unmatched(imported.unmatched);
-    if (code == LAM_OK) code = lam_adapter_load(all->base, cached.path, o->waive, &n->adapter, err);
+    list_faults(imported.faults, imported.n_faults);
+    lam_memory_free(imported.faults);
+    if (code == LAM_OK) code = lam_adapter_load(all->base, cached.path, o->waive || a->waive, &n->adapter, err);
     lam_cache_release(&cached);
     if (code != LAM_OK) return explain(o, a->path, err);
     if (imported.warnings[0]) note(o, "%s: %s", a->path, imported.warnings);
     lam_adapter_describe(n->adapter, &info);
+    if (differs(a->digest, info.digest)) {
+        lam_adapter_unload(n->adapter);
+        n->adapter = NULL;
+        return fail(err, LAM_E_DIGEST, "%.200s is adapter %s, the manifest names %s", a->path, info.digest, a->digest);
+    }
     if (info.n_no_effect) note(o, "%s: %zu of %zu modules have no effect: their B is all zero", a->path, info.n_no_effect, info.n_modules);
     n->name = free_name(all, info.name);
     n->weight = a->weight;
+    n->rule = a->rule;
     all->n_adapters++;
     if (n->name) return LAM_OK;
     drop_adapter(all);
@@ -109,23 +144,97 @@ void drop_adapter(struct opened *all)
 
 lam_code compose(const struct opened *all, bool skip_zero, lam_composition **out, lam_error *err)
 {
+    const lam_manifest *m = all->stack.m;
     lam_adapter *list[MAX_ADAPTERS];
     double weights[MAX_ADAPTERS];
-    size_t n = 0;
+    lam_stack_rule rules[MAX_ADAPTERS];
+    size_t n = 0, places[MAX_ADAPTERS];
+    lam_owner *owners = calloc(m->n_owners + 1, sizeof *owners);
+    lam_compose_options options = all->compose;
+    if (!owners) return fail_memory(err);
+    options.rules = rules;
+    options.owners = owners;
     for (size_t i = 0; i < all->n_adapters; i++) {
+        places[i] = MAX_ADAPTERS;
         if (skip_zero && all->adapters[i].weight == 0.0) continue;
         list[n] = all->adapters[i].adapter;
+        rules[n] = all->adapters[i].rule;
+        places[i] = n;
         weights[n++] = all->adapters[i].weight;
     }
-    return lam_compose(all->base, list, weights, n, &all->compose, out, err);
+    for (size_t i = 0; i < m->n_owners; i++) /* one that is left out owns nothing */
+        if (places[m->owners[i].adapter] < MAX_ADAPTERS)
+            owners[options.n_owners++] = (lam_owner){m->owners[i].module, places[m->owners[i].adapter]};
+    lam_code code = lam_compose(all->base, list, weights, n, &options, out, err);
+    free(owners);
+    return code;
+}
+
+/* The manifest names the composition that must come out, and its receipts are about it. */
+static lam_code check_composition(const struct options *o, struct opened *out, lam_error *err)
+{
+    const lam_manifest *m = out->stack.m;
+    const char *id = lam_composition_id(out->composition);
+    lam_trust *trust = NULL;
+    if (differs(m->id, id)) return fail(err, LAM_E_WRONG_COMPOSITION, "%.200s is composition %s, it says %s", o->model, id, m->id);
+    if (m->n_receipts == 0) return LAM_OK;
+    lam_code code = lam_trust_open(o->trust, &trust, err);
+    if (code == LAM_OK) code = lam_standing(id, out->n_adapters, m->receipts, m->n_receipts, trust, out->standing, err);
+    snprintf(out->standing_id, sizeof out->standing_id, "%s", id);
+    lam_trust_free(trust);
+    return code == LAM_OK ? code : about(err, o->model);
+}
+
+const char *standing(const struct opened *all)
+{
+    if (all->standing[0] && strcmp(all->standing_id, lam_composition_id(all->composition)) == 0) return all->standing;
+    for (size_t i = 0; i < all->n_adapters; i++)
+        if (all->adapters[i].weight != 0.0) return "unverified mixture";
+    return "base";
+}
+
+void print_standing(FILE *to, const struct opened *all, int width)
+{
+    const char *words = standing(all);
+    if (strcmp(words, "base") != 0) fprintf(to, "%-*s %s\n", width, "standing", words);
+}
+
+static lam_code open_stack(const struct options *o, struct opened *out, lam_error *err)
+{
+    const lam_manifest *m = out->stack.m;
+    lam_code code = LAM_OK;
+    for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) {
+        const lam_manifest_adapter *a = &m->adapters[i];
+        struct adapter_option option = {.path = (char *)a->file, .weight = a->weight, .rule = a->rule, .waive = a->waived,
+                                        .accept_tokenizer = a->accept_tokenizer, .digest = a->digest};
+        code = open_adapter(o, out, &option, err);
+    }
+    return code == LAM_OK ? compose(out, false, &out->composition, err) : code;
+}
+
+/* Where one thing is wrong with a stack there may be more: all of it is listed, and the first of it is the error. */
+static lam_code find_all(const struct options *o, const struct opened *out, lam_code code, lam_error *err)
+{
+    lam_fault_list faults = {0};
+    lam_error all;
+    if (!out->base || code == LAM_E_CANCELLED || code == LAM_E_NO_MEMORY) return code;
+    if (stack_check(o, &out->stack, out->base_path, out->info.base_digest, &faults, &all) != LAM_OK && faults.n > 1) {
+        list_faults(faults.items, faults.n);
+        *err = all;
+        code = err->code;
+    }
+    lam_fault_list_release(&faults);
+    return code;
 }
 
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err)
 {
-    lam_code code = open_base(o, out, err);
-    for (size_t i = 0; code == LAM_OK && i < o->n_adapters; i++) code = open_adapter(o, out, &o->adapters[i], err);
-    if (code == LAM_OK) code = compose(out, false, &out->composition, err);
-    return code;
+    *out = (struct opened){.stack = {0}};
+    lam_code code = check_budget(o, err);
+    if (code != LAM_OK) return code;
+    code = open_base(o, out, err);
+    if (code == LAM_OK) code = open_stack(o, out, err);
+    return code == LAM_OK ? check_composition(o, out, err) : find_all(o, out, code, err);
 }
 
 void close_all(struct opened *all)
@@ -136,5 +245,6 @@ void close_all(struct opened *all)
     lam_engine_free(all->engine);
     if (all->cached_base) lam_cache_release(all->cached_base);
     free(all->cached_base);
+    stack_release(&all->stack);
     *all = (struct opened){0};
 }

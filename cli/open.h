@@ -2,7 +2,7 @@
 #ifndef LAM_CLI_OPEN_H
 #define LAM_CLI_OPEN_H
 
-#include "options.h"
+#include "stack.h"
 
 #include <stdio.h>
 
@@ -11,6 +11,7 @@ struct named_adapter {
     lam_adapter *adapter;
     char *name;       /* owned */
     double weight;
+    lam_stack_rule rule;
 };
 
 /* A base with the adapters of the command line, and their composition. */
@@ -22,17 +23,25 @@ struct opened {
     struct lam_cached *cached_base;  /* keeps the cache from removing it */
     struct named_adapter adapters[MAX_ADAPTERS];
     size_t n_adapters;
-    lam_compose_options compose;
+    struct stack stack;              /* adapters are its own, in its order, and those that were added later */
+    lam_compose_options compose;     /* without rules and owners, which compose adds */
     lam_composition *composition;
     double load_seconds;
+    char standing[256];              /* by the manifest's receipts, of the composition that has them; "": there are none */
+    char standing_id[LAM_DIGEST_TEXT];
 };
 
-/* The model of the options, imported into the cache if it is no .slm. What was opened is released by close_all in any case. */
+/* The model of the options, or of the manifest that it is, imported into the cache if it is no .slm. What was opened is released by
+ * close_all in any case. */
 lam_code open_base(const struct options *o, struct opened *out, lam_error *err);
 /* open_base, the adapters and the composition. */
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err);
+/* "base", "unverified mixture", "claimed by …" or "verified by NAME" (lamina/receipt.h), of the composition as it is now. */
+const char *standing(const struct opened *all);
 /* "verified", or "unverified" with --verify off: the base's bytes that a result came from. */
 const char *bytes_state(const struct options *o);
+/* A line that tells it, but for a base alone; its first word takes width. */
+void print_standing(FILE *to, const struct opened *all, int width);
 /* A line that tells how keys and values are kept, if that was chosen with --kv. */
 void print_kv_format(FILE *to, const struct options *o, const struct opened *all);
 /* One more adapter for a base that is open; not yet in the composition. */

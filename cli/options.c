@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_kind { KIND_SWITCH, KIND_TEXT, KIND_COUNT, KIND_REAL, KIND_ADAPTER, KIND_VERIFY, KIND_KV };
+enum option_kind { KIND_SWITCH, KIND_TEXT, KIND_COUNT, KIND_REAL, KIND_ADAPTER, KIND_VERIFY, KIND_KV, KIND_LIST };
 
 struct option_spec {
     char letter;          /* 0: only long */
@@ -32,9 +32,23 @@ static const struct option_spec specs[] = {
     {'m', "model", "FILE", KIND_TEXT, AT(model), 0, 0,
      "the base: .slm, GGUF, or a Hugging Face folder\n(default: $LAMINA_MODEL, else the small model that ships with Lamina)"},
     {'a', "adapter", "FILE[=WEIGHT]", KIND_ADAPTER, 0, 0, 0,
-     "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF;\nWEIGHT scales it (default 1); may be repeated, in this order"},
+     "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF;\nWEIGHT scales it (default 1); may be repeated, in this order;\n"
+     "with ,replace behind it all, it takes the place of those before it"},
+    {0, "owner", "MODULE=ADAPTER", KIND_LIST, AT(owners), 0, 0,
+     "who has a module that several replace: an adapter as -a names it, its\nname, or its place (1 is the first); may be repeated"},
+    {0, "policy", "[MODULE=]POLICY", KIND_LIST, AT(policies), 0, 0,
+     "how changed matrices are computed: dual (the default) or materialize;\nof one module, or of all others; may be repeated; the\n"
+     "composition's id tells it"},
+    {0, "trust", "PATH", KIND_TEXT, AT(trust), 0, 0,
+     "the public keys whose receipts count: a folder of .pem files, or one\n(default: $LAMINA_TRUST, else $XDG_CONFIG_HOME/lamina/trust)"},
+    {0, "figures", "FILE|KEY=VALUE", KIND_LIST, AT(figures), 0, 0, "what was measured: a JSON object in a file, or one figure; may be repeated"},
+    {0, "key", "FILE", KIND_TEXT, AT(key), 0, 0, "the private key to sign with, in PEM (default: a bare hash)"},
+    {0, "by", "NAME", KIND_TEXT, AT(by), 0, 0, "who says so"},
+    {0, "receipt", "FILE", KIND_LIST, AT(receipts), 0, 0, "a receipt to put into the manifest; may be repeated"},
     {0, "waive", NULL, KIND_SWITCH, AT(waive), 0, 0,
      "take adapters that are bound to another base, or to none, if their\nshapes fit; the composition's id tells it"},
+    {0, "accept-tokenizer", NULL, KIND_SWITCH, AT(accept_tokenizer), 0, 0,
+     "take an adapter whose folder has other tokens or another chat template\nthan the base; its provenance tells it"},
     {'p', "prompt", "TEXT", KIND_TEXT, AT(prompt), 0, 0, "the text (default: standard input)"},
     {0, "system", "TEXT", KIND_TEXT, AT(system), 0, 0, "a system message in front of the chat"},
     {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
@@ -44,7 +58,7 @@ static const struct option_spec specs[] = {
      "an answer in a chat without a template; in any chat an answer\nends early enough to leave room for the next message)"},
     {0, "prefill", "N", KIND_COUNT, AT(prefill), 1, 1e6, "tokens of the prompt (default 512)"},
     {0, "only", "LIST", KIND_TEXT, AT(only), 0, 0,
-     "measure only: bandwidth, prefill, decode, batch, context, adapters, switch,\nload, memory (default: all)"},
+     "measure only: bandwidth, prefill, decode, batch, context, adapters, switch,\nload, memory (default: all of these), policies"},
     {0, "sessions", "LIST", KIND_TEXT, AT(sessions), 0, 0, "sessions of the batches, each of 1 to 64 (default 4,8,16)"},
     {0, "runs", "N", KIND_COUNT, AT(runs), 1, 100, "runs, of which the median is told (default 5)"},
     {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
@@ -62,12 +76,33 @@ static const struct option_spec specs[] = {
     {0, "kv", "f16|f32|int8", KIND_KV, 0, 0, 0,
      "how keys and values are kept (default: f16, or f32 if all weights are\nfloats); int8 takes half of f16's memory, and is less accurate;\nthe composition's id tells it"},
     {0, "token-ids", "LIST", KIND_TEXT, AT(token_ids), 0, 0, "token ids in place of text: 1,2,3"},
+    {0, "allow-base", NULL, KIND_SWITCH, AT(allow_base), 0, 0,
+     "let the base answer where an activated adapter's invocation is not in\nthe text; otherwise that is an error"},
+    {0, "draft", "lookup|base[:N]", KIND_TEXT, AT(draft), 0, 0,
+     "guess N tokens ahead (default 7) and compute them in one pass: from the\ntext so far, or by the bare base; the text is the same"},
+    {0, "save-session", "FILE", KIND_TEXT, AT(save_session), 0, 0, "write the session to FILE at the end: text, keys and values, draws"},
+    {0, "restore-session", "FILE", KIND_TEXT, AT(restore_session), 0, 0,
+     "go on from a saved session of the same composition; the prompt comes\nbehind its text, and may be empty"},
+    {0, "prefix-cache", "MB", KIND_COUNT, AT(prefix_cache), 0, 1e6,
+     "memory for what a chat's earlier sessions leave to those that begin\nalike (default 0: off)"},
     {0, "chunk", "N", KIND_COUNT, AT(chunk), 1, 4096, "feed the prompt N tokens at a time; results do not depend on it"},
     {0, "tensors", NULL, KIND_SWITCH, AT(tensors), 0, 0, "list every tensor"},
     {'o', "output", "FILE", KIND_TEXT, AT(output), 0, 0, "where to write; a file that is there is replaced when all is done"},
     {0, "quantise", "TYPE", KIND_TEXT, AT(quantise), 0, 0,
      "encode float weights while importing: q4_64, 4.5 bits a weight, or\n"
      "q4_64:outliers=0.005 with the worst 0.5 % of the errors put right"},
+    {0, "method", "METHOD", KIND_TEXT, AT(method), 0, 0,
+     "how the difference is kept: sparse, dense, or lora:RANK"},
+    {0, "density", "X", KIND_TEXT, AT(density), 0, 0, "keep of each matrix only this share of the differences, the largest (default 1)"},
+    {0, "drop", "P", KIND_TEXT, AT(drop), 0, 0,
+     "DARE: drop each of them with this probability (see --seed), and divide\nthe others by 1 - P"},
+    {0, "dtype", "TYPE", KIND_TEXT, AT(dtype), 0, 0,
+     "of diff's factors and values: f32 (the default), f16, bf16; of merge's\nchanged matrices: these, q8_0, q5_1, q5_0, q4_1, q4_0, q4_64 (default:\neach its own)"},
+    {0, "strict", NULL, KIND_SWITCH, AT(strict), 0, 0, "fail where a matrix cannot have its type, instead of taking a larger one"},
+    {0, "from", "FILE[=WEIGHT]", KIND_LIST, AT(from), 0, 0,
+     "plan a switch from a composition with this adapter, or from \"base\";\nmay be repeated"},
+    {0, "budget", "BYTES", KIND_TEXT, AT(budget), 0, 0,
+     "memory that may be used, beside the mapped base: bytes, or with k, M,\nG; if the plan needs more, nothing is opened"},
     {0, "json", NULL, KIND_SWITCH, AT(json), 0, 0, "print JSON for programs, errors too"},
     {'q', "quiet", NULL, KIND_SWITCH, AT(quiet), 0, 0, "no progress, no summary"},
     {'h', "help", NULL, KIND_SWITCH, AT(help), 0, 0, "this help"},
@@ -165,7 +200,22 @@ static bool is_front_a_file(const char *text, size_t len)
     return found;
 }
 
-lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err)
+/* The length of text without a rule at its end, if no file has all of it as its name; the rule in *rule. */
+static size_t cut_rule(const char *text, lam_stack_rule *rule)
+{
+    static const char *const endings[] = {[LAM_STACK_ADD] = ",add", [LAM_STACK_REPLACE] = ",replace"};
+    size_t len = strlen(text);
+    *rule = LAM_STACK_ADD;
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(endings[i]);
+        if (len <= n || strcmp(text + len - n, endings[i]) != 0 || access(text, F_OK) == 0) continue;
+        *rule = (lam_stack_rule)i;
+        return len - n;
+    }
+    return len;
+}
+
+static lam_code parse_weighted(const char *text, struct adapter_option *out, lam_error *err)
 {
     const char *equals = strrchr(text, '=');
     char *end = NULL;
@@ -183,6 +233,17 @@ lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_
     return fail(err, LAM_E_ARGUMENT, "%s: the weight \"%s\" is not a finite number", out->path, equals + 1);
 }
 
+lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err)
+{
+    lam_stack_rule rule;
+    char *front = strndup(text, cut_rule(text, &rule));
+    if (!front) return fail_memory(err);
+    lam_code code = parse_weighted(front, out, err);
+    out->rule = rule;
+    free(front);
+    return code;
+}
+
 static bool add_adapter(struct options *o, const char *text)
 {
     lam_error err;
@@ -195,6 +256,17 @@ static bool add_adapter(struct options *o, const char *text)
     return false;
 }
 
+static bool add_item(struct options *o, const struct option_spec *s, const char *text)
+{
+    struct list *list = (struct list *)((char *)o + s->at);
+    if (list->n == MAX_LIST) {
+        usage(o, "--%s %s: %d at most", s->name, text, MAX_LIST);
+        return false;
+    }
+    list->items[list->n++] = text;
+    return true;
+}
+
 static bool set_option(struct options *o, const struct option_spec *s, const char *value)
 {
     switch (s->kind) {
@@ -205,6 +277,7 @@ static bool set_option(struct options *o, const struct option_spec *s, const cha
     case KIND_ADAPTER: return add_adapter(o, value);
     case KIND_VERIFY: return set_verify(o, value);
     case KIND_KV: return set_kv(o, value);
+    case KIND_LIST: return add_item(o, s, value);
     }
     return false;
 }

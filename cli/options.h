@@ -7,8 +7,18 @@
 #define MAX_ADAPTERS 64
 
 struct adapter_option {
-    char *path;    /* owned */
+    char *path;              /* owned */
     double weight;
+    lam_stack_rule rule;
+    bool waive, accept_tokenizer; /* of a manifest */
+    const char *digest;      /* of a manifest: what the file must hold; NULL: anything */
+};
+
+/* What was given with an option that may be repeated; borrowed from argv. */
+#define MAX_LIST 256
+struct list {
+    const char *items[MAX_LIST];
+    size_t n;
 };
 
 /* A number that may not have been given: 0 is not the same. */
@@ -19,12 +29,16 @@ struct count {
 
 struct options {
     const char *command;   /* its name; NULL before one is known */
-    const char *model, *prompt, *system, *output, *quantise, *token_ids, *only, *sessions;
+    const char *model, *prompt, *system, *output, *quantise, *token_ids, *only, *sessions, *method, *density, *drop, *dtype, *budget;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapters;
-    struct count tokens, prefill, threads, context, chunk, runs, top_k, seed;
+    struct list owners, policies, figures, receipts, from;
+    const char *trust, *key, *by;
+    const char *save_session, *restore_session, *draft;
+    struct count tokens, prefill, threads, context, chunk, runs, top_k, seed, prefix_cache;
     lam_sampling sampling;
-    bool raw, echo, json, tensors, waive, quiet, help;
+    bool allow_base;       /* where an activated adapter's invocation is missing */
+    bool raw, echo, json, tensors, waive, accept_tokenizer, strict, quiet, help;
     bool bare_model;       /* the model was named without -m */
     lam_verify verify;
     lam_kv kv;
@@ -45,7 +59,8 @@ void options_print_help(const char *const *names, const char *model_help);
 
 uint64_t count_or(struct count c, uint64_t otherwise);
 
-/* "FILE=WEIGHT": the last '=' counts if a number follows and the text as a whole is no file's name. */
+/* "FILE[=WEIGHT][,replace]": the last '=' counts if a number follows and the text as a whole is no file's name; likewise ",replace" and
+ * ",add" at the end. */
 lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err);
 
 #endif

@@ -5,11 +5,11 @@
 #include "progress.h"
 #include "report.h"
 
+#include "lamina/reuse.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SLICE 64 /* tokens fed between two looks at progress and signals */
 
 static lam_code read_stream(FILE *f, const char *name, struct text *out, lam_error *err)
 {
@@ -98,7 +98,8 @@ static lam_code chat_tokens(const struct options *o, const struct opened *all, c
     if (code == LAM_E_UTF8) return fail(err, code, "the prompt is not UTF-8, which a chat template needs; --raw puts U+FFFD for what is none");
     if (code == LAM_E_TEMPLATE) hint(err, "--raw takes the text as it is");
     if (code != LAM_OK) return code;
-    code = lam_tokenize(all->base, formatted, strlen(formatted), LAM_TOKENIZE_SPECIAL | LAM_TOKENIZE_CONTROL, &out->ids, &out->n, err);
+    unsigned flags = (o->restore_session ? 0 : LAM_TOKENIZE_SPECIAL) | LAM_TOKENIZE_CONTROL;
+    code = lam_tokenize(all->base, formatted, strlen(formatted), flags, &out->ids, &out->n, err);
     lam_memory_free(formatted);
     return code;
 }
@@ -138,32 +139,58 @@ lam_code read_prompt(const struct options *o, const struct opened *all, struct t
     if (code == LAM_OK) code = given_or_input(o->token_ids ? "" : o->prompt, text, err);
     if (code != LAM_OK) return code;
     if (input && text->len && text->bytes[text->len - 1] == '\n') text->bytes[--text->len] = 0;
-    if (input && text->len == 0) return fail(err, LAM_E_ARGUMENT, "the prompt is empty: standard input held no text");
+    bool more = o->restore_session != NULL; /* the text goes on: it has begun already, and need not be longer */
+    if (input && text->len == 0 && !more) return fail(err, LAM_E_ARGUMENT, "the prompt is empty: standard input held no text");
+    if (more && !o->token_ids && text->len == 0) return LAM_OK;
     if (o->token_ids) code = parse_token_ids(o->token_ids, out, err);
     else if (uses_template(o, all)) code = chat_tokens(o, all, text, out, err);
     else {
         note_replaced(o, text);
-        code = lam_tokenize(all->base, text->bytes, text->len, LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
+        code = lam_tokenize(all->base, text->bytes, text->len, more ? 0 : LAM_TOKENIZE_SPECIAL, &out->ids, &out->n, err);
     }
     if (code != LAM_OK || out->n) return code;
     return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
 }
 
+bool draft_options(const struct options *o, lam_generate_options *out)
+{
+    static const struct { const char *name; lam_draft draft; } kinds[] = {{"lookup", LAM_DRAFT_LOOKUP}, {"base", LAM_DRAFT_BASE}};
+    *out = (lam_generate_options){0};
+    if (!o->draft) return true;
+    size_t len = strcspn(o->draft, ":");
+    for (size_t i = 0; i < 2; i++)
+        if (strlen(kinds[i].name) == len && memcmp(kinds[i].name, o->draft, len) == 0) out->draft = kinds[i].draft;
+    if (!o->draft[len]) return out->draft != LAM_DRAFT_NONE;
+    char *end;
+    unsigned long n = strtoul(o->draft + len + 1, &end, 10);
+    out->n_draft = n;
+    return out->draft != LAM_DRAFT_NONE && o->draft[len + 1] >= '1' && o->draft[len + 1] <= '9' && !*end && n <= LAM_MAX_DRAFT;
+}
+
+struct feeding {
+    struct progress progress;
+    size_t done, total;
+};
+
+/* A lam_feed_progress_fn. */
+static bool prompt_step(void *context, size_t done, size_t total)
+{
+    struct feeding *f = context;
+    f->done = done;
+    f->total = total;
+    return progress_step(&f->progress, "prompt", done, total) || done == total;
+}
+
 lam_code feed_prompt(const struct options *o, lam_session *session, const uint32_t *tokens, size_t n, lam_error *err)
 {
-    struct progress progress;
+    struct feeding f = {.done = 0};
     size_t used = lam_session_length(session), context = lam_session_context(session);
-    lam_code code = LAM_OK;
     if (n > context - used)
         return fail(err, LAM_E_CONTEXT, "the prompt has %zu tokens, the context room for %zu (-c sets it)", used + n, context);
-    progress_begin(&progress, o, true);
-    for (size_t done = 0; code == LAM_OK && done < n;) {
-        size_t now = n - done < SLICE ? n - done : SLICE;
-        code = lam_session_feed(session, tokens + done, now, NULL, NULL, err);
-        done += now;
-        if (code == LAM_OK && !progress_step(&progress, "prompt", done, n) && done < n)
-            code = fail(err, LAM_E_CANCELLED, "stopped after %zu of %zu tokens of the prompt", done, n);
-    }
-    progress_end(&progress);
+    lam_session_allow_base(session, o->allow_base);
+    progress_begin(&f.progress, o, true);
+    lam_code code = lam_session_prefill(session, tokens, n, prompt_step, &f, err);
+    progress_end(&f.progress);
+    if (code == LAM_E_CANCELLED) return fail(err, code, "stopped after %zu of %zu tokens of the prompt", f.done, f.total);
     return code;
 }

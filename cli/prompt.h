@@ -4,6 +4,8 @@
 
 #include "open.h"
 
+#include "lamina/reuse.h"
+
 /* A text with its length; it may hold zero bytes. */
 struct text {
     char *bytes; /* owned (free), zero-terminated */
@@ -37,7 +39,11 @@ lam_code check_system(const struct options *o, const struct opened *all, lam_err
  * --token-ids). */
 lam_code read_prompt(const struct options *o, const struct opened *all, struct text *text, struct tokens *out, lam_error *err);
 
-/* Appends tokens[n] to the session with a progress bar; Ctrl-C ends it with LAM_E_CANCELLED. */
+/* What --draft says; false if it says nothing sensible. */
+bool draft_options(const struct options *o, lam_generate_options *out);
+
+/* Appends tokens[n] to the session with a progress bar; Ctrl-C ends it with LAM_E_CANCELLED and leaves the session as it
+ * was. */
 lam_code feed_prompt(const struct options *o, lam_session *session, const uint32_t *tokens, size_t n, lam_error *err);
 
 #endif

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 static int output_errno; /* of the first failed write to standard output */
-static char unmatched[sizeof ((lam_adapter_report *)0)->unmatched];
+static lam_fault *listed; /* [n_listed], owned with their texts */
+static size_t n_listed;
 
 double now_seconds(void)
 {
@@ -72,32 +73,65 @@ static json_t *message_json(const lam_error *err)
     return message ? message : json_string(plain_text(err->message, plain));
 }
 
-void list_unmatched(const char *lines) { snprintf(unmatched, sizeof unmatched, "%s", lines); }
-
-/* The list's first line, its length in *len and the rest in *next; NULL after the last one. */
-static const char *next_unmatched(const char **next, size_t *len)
+static char *copy_text(const char *text)
 {
-    const char *line = *next;
-    *len = strcspn(line, "\n");
-    *next = line + *len + (line[*len] == '\n');
-    return *line ? line : NULL;
+    char *copy = malloc(strlen(text) + 1);
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+static void forget_faults(void)
+{
+    for (size_t i = 0; i < n_listed; i++) {
+        free((char *)listed[i].subject);
+        free((char *)listed[i].what);
+    }
+    free(listed);
+    listed = NULL;
+    n_listed = 0;
+}
+
+void list_faults(const lam_fault *faults, size_t n)
+{
+    forget_faults();
+    listed = n ? calloc(n, sizeof *listed) : NULL;
+    for (size_t i = 0; listed && i < n; i++) {
+        char *subject = copy_text(faults[i].subject), *what = copy_text(faults[i].what);
+        if (subject && what) {
+            listed[n_listed++] = (lam_fault){faults[i].code, subject, what};
+        } else {
+            free(subject);
+            free(what);
+        }
+    }
+}
+
+json_t *faults_json(const lam_fault *faults, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i,s:s,s:s,s:s}", "code", faults[i].code, "name", lam_code_name(faults[i].code), "subject",
+                                              faults[i].subject, "message", faults[i].what));
+    return list;
+}
+
+void print_faults(FILE *to, const lam_fault *faults, size_t n)
+{
+    int code_width = 0, width = 0;
+    for (size_t i = 0; i < n; i++) {
+        int code = (int)strlen(lam_code_name(faults[i].code)), len = (int)strlen(faults[i].subject);
+        if (code > code_width) code_width = code;
+        if (len > width) width = len;
+    }
+    if (width > 60) width = 60; /* longer ones push what follows to the right */
+    for (size_t i = 0; i < n; i++)
+        fprintf(to, "  %-*s  %-*s  %s\n", code_width, lam_code_name(faults[i].code), width, faults[i].subject, faults[i].what);
 }
 
 static json_t *error_json(const lam_error *err)
 {
     json_t *error = json_pack("{s:i,s:s,s:o}", "code", err->code, "name", lam_code_name(err->code), "message", message_json(err));
-    if (!error || err->code != LAM_E_UNMATCHED || !unmatched[0]) return error;
-    json_t *list = json_array();
-    const char *line, *next = unmatched;
-    for (size_t len; (line = next_unmatched(&next, &len));) json_array_append_new(list, json_stringn(line, len));
-    json_object_set_new(error, "unmatched", list);
+    if (error && n_listed) json_object_set_new(error, "faults", faults_json(listed, n_listed));
     return error;
-}
-
-static void print_unmatched(void)
-{
-    const char *line, *next = unmatched;
-    for (size_t len; (line = next_unmatched(&next, &len));) fprintf(stderr, "  %.*s\n", (int)len, line);
 }
 
 static void print_error(const struct options *o, const lam_error *err)
@@ -115,8 +149,8 @@ int report(const struct options *o, const lam_error *err)
 {
     print_error(o, err);
     if (!o->json) fprintf(stderr, " (%s)\n", lam_code_name(err->code));
-    if (!o->json && err->code == LAM_E_UNMATCHED) print_unmatched();
-    unmatched[0] = 0;
+    if (!o->json && n_listed > 1) print_faults(stderr, listed, n_listed);
+    forget_faults();
     return 1;
 }
 

@@ -9,8 +9,11 @@
 
 /* Prints the error, with --json as an object with code, name and message on standard output. Returns the exit status, 1. */
 int report(const struct options *o, const lam_error *err);
-/* Lines that the next report shows below an error of LAM_E_UNMATCHED, with --json as its array "unmatched"; "": none. Copied. */
-void list_unmatched(const char *lines);
+/* What the next report shows as a table below its error if it is more than one, with --json as its array "faults"; n 0: nothing. Copied. */
+void list_faults(const lam_fault *faults, size_t n);
+/* The same as an array of objects, and as a table. */
+json_t *faults_json(const lam_fault *faults, size_t n);
+void print_faults(FILE *to, const lam_fault *faults, size_t n);
 /* The same for a wrong use of the command line: 2. */
 int usage(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line on standard error that is no error; nothing with --quiet or --json. */

@@ -8,7 +8,7 @@ FB := $(B)/fuzz
 FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
 # Parsers need no fast kernels: the portable list of variants serves on every machine.
-FUZZ_NOT_HERE := %_wasi.c $(MACHINE_KERNELS) src/base/pool_serial.c src/base/sha256_portable.c
+FUZZ_NOT_HERE := %_wasi.c $(MACHINE_KERNELS) src/base/pool_serial.c src/base/sha256_portable.c src/compose/signature_portable.c
 FUZZ_LIB_SRC := $(filter-out $(FUZZ_NOT_HERE),$(sort $(wildcard src/*/*.c)))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(FB)/%.o)
 
@@ -58,6 +58,8 @@ MUTATE_SEEDS_gguf := tests/data/format/*.gguf tests/golden/adapters/llama-gqa/he
 MUTATE_SEEDS_safetensors := tests/data/format/*.safetensors
 MUTATE_SEEDS_slm := fuzz/corpus/slm/*
 MUTATE_SEEDS_vocab := fuzz/corpus/vocab/*
+MUTATE_SEEDS_manifest := fuzz/corpus/manifest/*.json
+MUTATE_SEEDS_session := fuzz/corpus/session/*
 MUTATE_SEEDS_tokenize := fuzz/corpus/tokenize/*
 MUTATE_SEEDS_template := tests/data/templates/LFM2*.jinja tests/data/templates/Kimi-K2-Instruct.jinja
 MUTATE_SEEDS_peft_config := tests/data/adapters/configs/*_lora__*.json

@@ -213,20 +213,20 @@ static void test_overflow_without_logits(void **state)
     set_up(&s, "tests/golden/llama-gqa", &(lam_engine_options){.threads = 1});
     lam_composition *wild = fixture_compose(&s.f, (double[]){1.0}, 1);
     struct lam_overlay_slot *last = NULL; /* only the last block's output overflows: no K or V does */
-    for (size_t i = 0; i < wild->overlay.n_slots; i++) {
-        struct lam_overlay_slot *slot = &wild->overlay.slots[i];
-        const struct lam_target *t = &wild->overlay.first_target[i];
+    for (size_t i = 0; i < wild->variants[0].overlay->n_slots; i++) {
+        struct lam_overlay_slot *slot = &wild->variants[0].overlay->slots[i];
+        const struct lam_target *t = &wild->variants[0].overlay->first_target[i];
         lam_base_info info;
         lam_base_describe(s.f.base, &info);
         if (t->role == LAM_ROLE_DOWN && t->layer == info.n_layers - 1) last = slot;
         else slot->n_ops = 0;
     }
     assert_true(last && last->n_ops == 1);
-    ((struct lam_overlay_op *)last->ops)->scale = 1e25f; /* squares leave float32 in the final norm */
+    last->ops[0].scale = 1e25f; /* squares leave float32 in the final norm */
     lam_session *session = fixture_session(wild, 4);
     assert_ok(lam_kv_reserve(&session->kv, 4, &err), err);
     for (int want = 0; want < 2; want++) {
-        struct lam_row row = {.token = s.tokens[0], .kv = &session->kv, .overlay = &wild->overlay,
+        struct lam_row row = {.token = s.tokens[0], .kv = &session->kv, .overlay = wild->variants[0].overlay,
                               .logits = want ? session->next_logits : NULL};
         assert_ok(lam_forward_run(s.f.base->forward, &row, 1, &err), err);
         assert_true(row.failed);

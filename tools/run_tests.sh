@@ -58,6 +58,7 @@ case $build in
     one arm tests/arm.sh "$build"
     one wasm-kernels tests/wasm_kernels.sh "$build"
     one wasm-digests tests/wasm_digests.sh "$build"
+    one wasm-memory tests/wasm_memory.sh "$build"
     one command-line tests/cli.sh "$build"
     one install tests/install.sh "$build"
     ;;

@@ -22,6 +22,7 @@ struct lam_cache_options {
     uint64_t max_bytes; /* of the folder; 0: $LAMINA_CACHE_MAX (bytes, or with k, M, G, T), else LAM_CACHE_DEFAULT_MAX */
     lam_progress_fn progress; /* may be NULL; stages "import", and "wait" (0 of 0) while another process imports */
     void *progress_context;
+    bool accept_tokenizer; /* of lam_cache_open_adapter: as in lam_import_options; such an import is an entry of its own */
 };
 
 /* A .slm in the cache, kept from removal until lam_cache_release. */

@@ -23,6 +23,7 @@ typedef enum lam_code {
     LAM_E_CANCELLED = 7,     /* the caller's callback asked to stop */
     LAM_E_ISA = 8,           /* the forced instruction set is unknown or not on this CPU */
     LAM_E_CONFLICT = 9,      /* the thing is in use, or two requests exclude each other */
+    LAM_E_BUDGET = 10,       /* the plan needs more memory than it may have */
 
     /* bytes of any file */
     LAM_E_MAGIC = 20,        /* not a file of this kind */
@@ -61,6 +62,16 @@ typedef enum lam_code {
     LAM_E_AMBIGUOUS = 66,    /* a square factor pair whose orientation nothing tells */
     LAM_E_RANK = 67,         /* rank 0, or ranks that disagree */
     LAM_E_TOKENIZER = 68,    /* the adapter brings tokens or a tokenizer of its own */
+    LAM_E_ORDER = 70,        /* names that must rise and do not */
+    LAM_E_SIGNATURE = 71,    /* a signature is not its key's */
+    LAM_E_WRONG_COMPOSITION = 72, /* made for, or about, another composition */
+    LAM_E_BASE_WEIGHTS = 73, /* another base than the manifest's: its weights differ */
+    LAM_E_BASE_LAYOUT = 74,  /* … names, types, shapes or layout of its tensors */
+    LAM_E_BASE_CONFIG = 75,  /* … what of its configuration enters the computation */
+    LAM_E_BASE_TARGETS = 76, /* … which matrix a module's name means */
+    LAM_E_ADAPTER_MODULES = 77, /* another adapter than the manifest's: modules, ranks, alphas or scaling rules differ */
+    LAM_E_ADAPTER_FACTORS = 78, /* … its tensors */
+    LAM_E_ADAPTER_ACTIVATION = 79, /* … which rows it acts on */
 
     /* text */
     LAM_E_UTF8 = 80,         /* a text that must be UTF-8 is not */
@@ -69,7 +80,44 @@ typedef enum lam_code {
     LAM_E_PRETOKENIZER = 83, /* a pre-tokenizer that we do not know */
 
     /* sessions */
-    LAM_E_CONTEXT = 100      /* the context is full */
+    LAM_E_CONTEXT = 100,     /* the context is full */
+    LAM_E_INVOCATION = 101,  /* an activated adapter's invocation is not in the history */
+    LAM_E_INVOCATION_CUT = 102, /* the history ends within it */
+    LAM_E_IDENTITY = 103,    /* a saved session belongs to another composition */
+    LAM_E_BASE_FALLBACK = 104, /* it was computed with the base in an adapter's place, which was not asked for */
+    LAM_E_NO_TOKENS = 105,   /* rows without tokens: nothing about them can be derived */
+
+    /* cached rows (keys and values) that may not be used for those that are needed */
+    LAM_E_KV_TOKENS = 120, /* cached rows differ in their tokens */
+    LAM_E_KV_POSITIONS = 121, /* cached rows differ in their positions */
+    LAM_E_KV_BASE = 122, /* cached rows differ in their base */
+    LAM_E_KV_EXECUTION = 123, /* other operators acted on cached rows */
+    LAM_E_KV_REVISION = 124, /* an adapter of the same name has other bytes */
+    LAM_E_KV_GRAPH = 125, /* cached rows: another revision of the dependency graph */
+    LAM_E_KV_CLOSURE_NARROW = 126, /* cached rows: their closure lacks something that they depend on */
+    LAM_E_KV_CLOSURE_WIDE = 127, /* cached rows: their closure has something that they do not depend on */
+    LAM_E_KV_DEPTH = 128, /* cached rows: another number of layers */
+    LAM_E_KV_SCHEMA = 129, /* cached rows differ in the layout or arithmetic of their rows */
+    LAM_E_KV_DTYPE = 130, /* cached rows differ in their element type */
+    LAM_E_KV_QUANTISATION = 131, /* cached rows differ in how their elements are quantised */
+    LAM_E_KV_SHARD = 132, /* cached rows differ in which part of a model they are of */
+    LAM_E_KV_ROPE = 133, /* cached rows differ in their rotation */
+    LAM_E_KV_VISIBILITY = 134, /* cached rows differ in what they could see, or their window */
+    LAM_E_KV_SIDE_INPUTS = 135, /* cached rows differ in inputs beside tokens */
+    LAM_E_KV_NAMESPACE = 136, /* cached rows: they belong to another tenant */
+    LAM_E_KV_COVERAGE = 137, /* cached rows: they claim positions that their keys do not cover */
+    LAM_E_KV_LAYERS = 138, /* cached rows: some layers are lacking */
+    LAM_E_KV_FROZEN = 139, /* cached rows: they may still be written */
+    LAM_E_KV_KEY_EXECUTION = 140, /* cached rows: their key does not say what acted on them */
+    LAM_E_KV_KEY_NAMESPACE = 141, /* cached rows: their key does not say whose they are */
+    LAM_E_KV_KEY_PLACE = 142, /* cached rows: their key names a place or an owner, which is no meaning */
+    LAM_E_KV_LOGITS = 143, /* cached rows: logits whose key does not cover what they depend on */
+    LAM_E_KV_UNAUTHORISED = 144, /* cached rows: looked up before it was said for whom */
+    LAM_E_KV_RECEIPT = 145, /* cached rows: forked without being held */
+    LAM_E_KV_RELABELLED = 146, /* cached rows: published under other operators than acted on them */
+    LAM_E_KV_TAINT = 147, /* cached rows: published as the base's, though an adapter acted on them */
+    LAM_E_KV_PARENT = 148, /* cached rows: the rows before them are gone or changed */
+    LAM_E_KV_SUFFIX = 149 /* cached rows: published with some layers only */
 } lam_code;
 
 typedef struct lam_error {

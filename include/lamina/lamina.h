@@ -42,6 +42,7 @@ typedef struct lam_engine_options {
     unsigned threads;   /* 0: one for each core that the process may use, of one NUMA node, within its CPU quota */
     const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512", "neon", … */
     size_t max_rows;    /* rows of one forward pass, 65536 at most; 0: 64. Results don't depend on it */
+    size_t prefix_cache; /* bytes for keys and values that histories leave to those that begin alike (lamina/reuse.h); 0: off */
 } lam_engine_options;
 
 /* options may be NULL. LAM_E_ISA, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. */
@@ -114,15 +115,44 @@ typedef enum lam_kv_choice {
     LAM_KV_INT8 = 3
 } lam_kv;
 
+/* What an adapter of a stack does to those before it, on the modules that it changes. */
+typedef enum lam_stack_rule {
+    LAM_STACK_ADD = 0,    /* its change comes after theirs */
+    LAM_STACK_REPLACE = 1 /* it takes their place */
+} lam_stack_rule;
+
+/* How a changed matrix is computed. Part of composition_id; both give the same bits in every phase, batch and chunk. */
+typedef enum lam_policy {
+    LAM_POLICY_DUAL = 0,       /* y = W x, then each adapter's own product is added: W stays quantised */
+    LAM_POLICY_MATERIALIZE = 1 /* W + Δ in float32, 16 rows at a time, used and dropped */
+} lam_policy;
+
+typedef struct lam_owner {
+    const char *module;   /* "blk.0.attn_q" */
+    size_t adapter;       /* its place in the stack */
+} lam_owner;
+
+typedef struct lam_module_policy {
+    const char *module;
+    lam_policy policy;
+} lam_module_policy;
+
 typedef struct lam_compose_options {
     lam_kv kv;
+    const lam_stack_rule *rules;   /* [n] or NULL: all LAM_STACK_ADD */
+    const lam_owner *owners;       /* [n_owners]: who has a module that several claim alone (replace, a new weight, norm or bias) */
+    size_t n_owners;
+    lam_policy policy;             /* of every matrix that module_policies does not name */
+    const lam_module_policy *module_policies; /* [n_module_policies] */
+    size_t n_module_policies;
 } lam_compose_options;
 
 /* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's
  * scale as float32; 0 leaves the base's bits).
- * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two replace
- * one bias, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_DIGEST as lam_session_feed where an adapter replaces
- * a bias, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0; options may be NULL. */
+ * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two claim one
+ * module alone and options name no owner, LAM_E_UNMATCHED for a module in options that the base does not have, LAM_E_CHANGED if the base's
+ * file was truncated or replaced, LAM_E_DIGEST as lam_session_feed where an adapter needs the base's values, LAM_E_LIMIT for more than 64
+ * activated adapters, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0; options may be NULL. */
 LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
                              const lam_compose_options *options, lam_composition **out, lam_error *err);
 LAM_API void lam_composition_free(lam_composition *composition);
@@ -176,13 +206,20 @@ LAM_API const char *lam_session_composition_id(const lam_session *session);
  * back into the engine that calls it: that would wait for itself. */
 typedef bool (*lam_logits_fn)(void *context, size_t position, const float *logits, size_t n_vocab);
 
-/* Appends tokens[n] to the history. each (may be NULL) gets the logits of every new position in order; the last ones are
- * kept for lam_session_logits. On failure the history is as long as before. LAM_E_CONTEXT if it does not fit, LAM_E_TOKEN,
+/* Appends tokens[n] to the history: a submission. Activated adapters act from the first token of the last occurrence of their invocation in
+ * the whole history on; rows before the new ones for which that changes are computed again, and results are those of a new session
+ * that was fed everything at once. each (may be NULL) gets the logits of every new position in order; the last ones are kept for
+ * lam_session_logits. On failure the session is as before. LAM_E_CONTEXT if it does not fit, LAM_E_TOKEN, LAM_E_INVOCATION
+ * or LAM_E_INVOCATION_CUT if an invocation is not there (but see lam_session_allow_base), LAM_E_NO_TOKENS if tokens is NULL,
  * LAM_E_ACTIVATION if an activation left the finite range, LAM_E_CANCELLED, LAM_E_CHANGED, LAM_E_NO_MEMORY, LAM_E_DIGEST if
  * bytes of the base that it depends on are not those of its tree (LAM_VERIFY_LAZY). */
 LAM_API lam_code lam_session_feed(lam_session *session, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context,
                                   lam_error *err);
-/* One token for each of sessions[n] (distinct, of one base) in one forward pass. Results are those of n separate calls.
+/* Whether histories without an activated adapter's invocation are answered by the others and the base, instead of LAM_E_INVOCATION.
+ * False at first. */
+LAM_API void lam_session_allow_base(lam_session *session, bool allow);
+/* One generated token for each of sessions[n] (distinct, of one base) in one forward pass. Activated adapters act on it as the last
+ * submission says: LAM_E_INVOCATION if there was none, or lam_session_truncate cut its invocation. Results are those of n separate calls.
  * LAM_E_ACTIVATION: those sessions whose activations left the finite range are as long as before, the others have their token.
  * After every other failure all are as before: LAM_E_WRONG_BASE, LAM_E_DUPLICATE, LAM_E_LIMIT (more sessions than max_rows),
  * LAM_E_CONTEXT, LAM_E_TOKEN, LAM_E_CHANGED, LAM_E_DIGEST, LAM_E_NO_MEMORY. */
@@ -193,7 +230,7 @@ LAM_API const float *lam_session_logits(const lam_session *session);
 /* Bytes that a pass with the next token reads: *weights, of all matrices (an embedding that is not the output matrix too gives but
  * a row and is not counted), once however many sessions step together; *kv, of this history. */
 LAM_API void lam_session_next_bytes(const lam_session *session, uint64_t *weights, uint64_t *kv);
-/* Shortens the history to length tokens. */
+/* Shortens the history to length tokens. The next lam_session_feed looks for invocations in what is left and what it adds. */
 LAM_API lam_code lam_session_truncate(lam_session *session, size_t length, lam_error *err);
 
 typedef struct lam_sampling {
@@ -215,8 +252,8 @@ LAM_API bool lam_token_is_end(const lam_base *base, uint32_t token);
 
 /* text: what became complete by this token, UTF-8, zero-terminated, may be empty. Returning false stops. */
 typedef bool (*lam_text_fn)(void *context, const char *text, uint32_t token);
-/* Samples, appends and reports up to max_tokens tokens, until an end token, a full context or a stop. *n_tokens (may be NULL) gets their
- * number. The history must not be empty. */
+/* Samples, appends (lam_session_step) and reports up to max_tokens tokens, until an end token, a full context or a stop. *n_tokens (may
+ * be NULL) gets their number. The history must not be empty. lam_generate_with (lamina/reuse.h) is the same with drafts. */
 LAM_API lam_code lam_generate(lam_session *session, const lam_sampling *sampling, size_t max_tokens, lam_text_fn on_text,
                               void *context, size_t *n_tokens, lam_error *err);
 
@@ -240,19 +277,29 @@ typedef struct lam_import_options {
                                * of 64 long are encoded. "q4_64:outliers=0.005": a float16 residual for that share of each such
                                * matrix, where the error is largest (0.05 at most). ",keep=embedding", ",keep=output": leave it
                                * as it is. LAM_E_ARGUMENT if malformed, LAM_E_DTYPE if a weight is quantised already */
+    bool accept_tokenizer;    /* of lam_import_adapter. Take an adapter whose folder has another tokenizer, added tokens or another chat
+                               * template than the base: its provenance then says so. Its tensors must still fit the base */
 } lam_import_options;
 
 /* A GGUF file (split ones too) or a Hugging Face folder → out_path, a base .slm. options may be NULL. */
 LAM_API lam_code lam_import_base(const char *source, const char *out_path, const lam_import_options *options, lam_error *err);
 
+/* One thing that is wrong with an adapter. */
+typedef struct lam_fault {
+    lam_code code;
+    const char *subject;         /* the tensor, module, field or file that it is about */
+    const char *what;            /* one line, with its numbers */
+} lam_fault;
+
 typedef struct lam_adapter_report {
     size_t n_tensors, n_applied; /* equal on success */
     size_t n_modules;
-    size_t n_no_effect;          /* modules whose B is all zero */
+    size_t n_no_effect;          /* modules whose change is zero, such as a B that is all zero */
     char digest[LAM_DIGEST_TEXT];
     char warnings[1024];         /* lines; empty if none */
-    char unmatched[16384];       /* on LAM_E_UNMATCHED: every tensor or module that did not match, sorted, one a line; ends with
-                                  * "and N more" if they do not fit; else empty */
+    lam_fault *faults;           /* [n_faults] when the adapter is refused: all that is wrong with it, the first one's code is the
+                                  * call's. One block with its texts, freed with lam_memory_free; NULL otherwise */
+    size_t n_faults;
 } lam_adapter_report;
 /* A PEFT folder or a llama.cpp LoRA GGUF → out_path, an adapter .slm bound to the base at base_path. report may be NULL. */
 LAM_API lam_code lam_import_adapter(const char *source, const char *base_path, const char *out_path,

@@ -20,6 +20,7 @@ void lam_digest_bytes(const void *bytes, size_t len, char out[LAM_DIGEST_TEXT])
 
 static void engine_release(struct lam_engine *e)
 {
+    lam_prefix_free(e->prefix);
     lam_pool_free(e->pool);
     lam_free(e);
 }
@@ -48,6 +49,7 @@ lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam
     e->max_rows = options->max_rows ? options->max_rows : DEFAULT_MAX_ROWS;
     lam_code code = lam_kernels_pick(options->isa ? options->isa : getenv("LAMINA_ISA"), &e->kernels, err);
     if (code == LAM_OK) code = lam_pool_new(options->threads ? options->threads : cpus.threads, &e->pool, err);
+    if (code == LAM_OK && options->prefix_cache) code = lam_prefix_new(options->prefix_cache, &e->prefix, err);
     if (code == LAM_OK) *out = e;
     else engine_release(e);
     return code;

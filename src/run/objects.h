@@ -87,7 +87,8 @@ uint64_t lam_composition_all_active(const struct lam_composition *c);
 /* Rows beyond a session's history that were computed on a guess (run/draft.h): its next tokens may be these. */
 struct lam_ahead {
     uint32_t tokens[LAM_MAX_DRAFT];
-    float *logits;                  /* [LAM_MAX_DRAFT, n_vocab], owned; NULL before the first */
+    float *logits;                  /* [room, n_vocab], owned */
+    size_t room;
     size_t n, at;                   /* tokens at .. n-1 are still ahead */
 };
 

@@ -1,11 +1,12 @@
+#include "run/session.h"
 #include "base/alloc.h"
-#include "run/objects.h"
+#include "run/activation.h"
+#include "run/pass.h"
 
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096
 #define MAX_CONTEXT ((size_t)1 << 27)
-#define PLAN_STEP 8 /* rows that a product takes together */
 
 lam_code lam_session_new(lam_composition *composition, size_t context, lam_session **out, lam_error *err)
 {
@@ -18,12 +19,13 @@ lam_code lam_session_new(lam_composition *composition, size_t context, lam_sessi
     atomic_fetch_add(&composition->holders, 1);
     s->composition = composition;
     s->context = context;
+    s->stale = lam_composition_n_activated(composition) > 0;
+    for (size_t i = 0; i < LAM_MAX_ACTIVATED; i++) s->starts[i] = LAM_NO_START;
     s->tokens = lam_alloc(context, sizeof *s->tokens);
     s->logits = lam_alloc(c->n_vocab, sizeof *s->logits);
     s->next_logits = lam_alloc(c->n_vocab, sizeof *s->next_logits);
     lam_code code = s->tokens && s->logits && s->next_logits ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a session of %zu positions", context);
-    if (code == LAM_OK)
-        code = lam_kv_init(&s->kv, composition->kv, c->n_layers, c->n_kv_heads, c->head_dim, context, err);
+    if (code == LAM_OK) code = lam_session_new_kv(s, composition, &s->kv, err);
     if (code == LAM_OK) *out = s;
     else lam_session_free(s);
     return code;
@@ -32,10 +34,18 @@ lam_code lam_session_new(lam_composition *composition, size_t context, lam_sessi
 void lam_session_free(lam_session *s)
 {
     if (!s) return;
+    struct lam_engine *engine = s->composition->base->engine;
+    if (engine->prefix && s->length > s->n_published) {
+        lam_pool_lock(engine->pool);
+        lam_session_publish(s);
+        lam_pool_unlock(engine->pool);
+    }
+    lam_session_free(s->drafter);
     lam_kv_release(&s->kv);
     lam_free(s->tokens);
     lam_free(s->logits);
     lam_free(s->next_logits);
+    lam_free(s->ahead.logits);
     lam_composition_free(s->composition);
     lam_free(s);
 }
@@ -44,99 +54,49 @@ size_t lam_session_length(const lam_session *s) { return s->length; }
 size_t lam_session_context(const lam_session *s) { return s->context; }
 const char *lam_session_composition_id(const lam_session *s) { return s->composition->id; }
 const float *lam_session_logits(const lam_session *s) { return s->has_logits ? s->logits : NULL; }
+void lam_session_allow_base(lam_session *s, bool allow) { s->allow_base = allow; }
 
-lam_code lam_session_truncate(lam_session *s, size_t length, lam_error *err)
+lam_code lam_session_new_kv(const struct lam_session *s, const struct lam_composition *c, struct lam_kv *out, lam_error *err)
 {
-    if (length > s->length) return LAM_RAISE(err, LAM_E_ARGUMENT, "cannot shorten %zu tokens to %zu", s->length, length);
-    s->has_logits &= length == s->length;
-    s->length = length;
-    return LAM_OK;
+    const struct lam_config *m = &c->base->model->config;
+    return lam_kv_init(out, c->kv, m->n_layers, m->n_kv_heads, m->head_dim, s->context, err);
 }
 
-static lam_code check_room(struct lam_session *s, size_t n, lam_error *err)
-{
-    if (n > s->context - s->length)
-        return LAM_RAISE(err, LAM_E_CONTEXT, "%zu tokens after %zu do not fit a context of %zu", n, s->length, s->context);
-    return lam_kv_reserve(&s->kv, s->length + n, err);
-}
-
-/* The computed logits become the session's. */
-static void append(struct lam_session *s, const uint32_t *tokens, size_t n)
+void lam_session_take_logits(struct lam_session *s)
 {
     float *old = s->logits;
     s->logits = s->next_logits;
     s->next_logits = old;
-    memcpy(s->tokens + s->length, tokens, n * sizeof *tokens);
-    s->length += n;
     s->has_logits = true;
 }
 
-/* What a feed does with one plan's results. */
-struct feed {
-    struct lam_session *session;
-    lam_logits_fn each;
-    void *context;
-    float *every; /* [max rows, n_vocab] if each is given */
-};
+void lam_session_drop_ahead(struct lam_session *s) { s->ahead.n = s->ahead.at = 0; }
 
-static lam_code feed_chunk(const struct feed *feed, const uint32_t *tokens, size_t start, size_t n, bool last, lam_error *err)
+lam_code lam_session_truncate(lam_session *s, size_t length, lam_error *err)
 {
-    struct lam_session *s = feed->session;
-    struct lam_base *base = s->composition->base;
-    struct lam_row *rows = base->rows;
-    size_t n_vocab = base->model->config.n_vocab;
-    for (size_t i = 0; i < n; i++)
-        rows[i] = (struct lam_row){.token = tokens[i], .position = start + i, .kv = &s->kv, .overlay = &s->composition->overlay,
-                                   .logits = last && i + 1 == n ? s->next_logits : feed->each ? feed->every + i * n_vocab : NULL};
-    LAM_TRY(lam_forward_run(base->forward, rows, n, err));
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i].failed)
-            return LAM_RAISE(err, LAM_E_ACTIVATION, "position %zu: an activation left the finite range", start + i);
-        if (feed->each && !feed->each(feed->context, start + i, rows[i].logits, n_vocab))
-            return LAM_RAISE(err, LAM_E_CANCELLED, "stopped at position %zu", start + i);
+    const struct lam_composition *c = s->composition;
+    if (length > s->length) return LAM_RAISE(err, LAM_E_ARGUMENT, "cannot shorten %zu tokens to %zu", s->length, length);
+    if (length == s->length) return LAM_OK;
+    s->has_logits = false;
+    s->length = length;
+    if (s->n_published > length) s->n_published = length;
+    lam_session_drop_ahead(s);
+    for (size_t i = 0; i < lam_composition_n_activated(c); i++) {
+        if (s->starts[i] == LAM_NO_START) continue;
+        if (s->starts[i] + lam_composition_activated(c, i)->n_invocation > length) s->stale = true;
+        if (s->starts[i] >= length) s->starts[i] = LAM_NO_START; /* no row that is left is its */
     }
     return LAM_OK;
 }
 
-/* Plans of about equal size: a last plan of a few rows would read all weights for little. */
-static lam_code feed_all(const struct feed *feed, const uint32_t *tokens, size_t n, lam_error *err)
+lam_code lam_session_check_generated(const struct lam_session *s, lam_error *err)
 {
-    struct lam_session *s = feed->session;
-    size_t most = s->composition->base->engine->max_rows, plans = (n + most - 1) / most;
-    for (size_t done = 0, now; done < n; done += now, plans--) {
-        now = ((n - done) / plans + PLAN_STEP - 1) / PLAN_STEP * PLAN_STEP;
-        if (now > most) now = most;
-        if (now > n - done || plans == 1) now = n - done;
-        LAM_TRY(feed_chunk(feed, tokens + done, s->length + done, now, done + now == n, err));
-    }
+    if (!s->stale) return LAM_OK;
+    for (size_t i = 0; i < lam_composition_n_activated(s->composition); i++)
+        if (!s->allow_base || s->starts[i] != LAM_NO_START)
+            return LAM_RAISE(err, LAM_E_INVOCATION, "adapter %s: no submission says where it acts; feed the history first",
+                             lam_composition_activated(s->composition, i)->name);
     return LAM_OK;
-}
-
-/* Room for the logits of every row of a plan; NULL also where nobody wants them. */
-static lam_code reserve_every(struct feed *feed, size_t n, lam_error *err)
-{
-    const struct lam_base *base = feed->session->composition->base;
-    size_t rows = n < base->engine->max_rows ? n : base->engine->max_rows, row_bytes;
-    if (!feed->each) return LAM_OK;
-    if (lam_mul_size(base->model->config.n_vocab, sizeof *feed->every, &row_bytes)) feed->every = lam_alloc(rows, row_bytes);
-    return feed->every ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", rows);
-}
-
-lam_code lam_session_feed(lam_session *s, const uint32_t *tokens, size_t n, lam_logits_fn each, void *context, lam_error *err)
-{
-    struct lam_base *base = s->composition->base;
-    struct feed feed = {.session = s, .each = each, .context = context};
-    if (n == 0) return LAM_OK;
-    LAM_TRY(check_room(s, n, err));
-    LAM_TRY(lam_mapping_check(&base->model->file->file, err));
-    LAM_TRY(reserve_every(&feed, n, err));
-    lam_pool_lock(base->engine->pool);
-    lam_code code = lam_verified_need(&base->verified, tokens, n, err);
-    if (code == LAM_OK) code = feed_all(&feed, tokens, n, err);
-    lam_pool_unlock(base->engine->pool);
-    lam_free(feed.every);
-    if (code == LAM_OK) append(s, tokens, n);
-    return code;
 }
 
 static lam_code check_step(lam_session *const sessions[], size_t n, lam_error *err)
@@ -145,11 +105,14 @@ static lam_code check_step(lam_session *const sessions[], size_t n, lam_error *e
     if (n > base->engine->max_rows)
         return LAM_RAISE(err, LAM_E_LIMIT, "%zu sessions in one step; %zu are possible", n, base->engine->max_rows);
     for (size_t i = 0; i < n; i++) {
-        if (sessions[i]->composition->base != base)
-            return LAM_RAISE(err, LAM_E_WRONG_BASE, "session %zu of the step has another base", i);
+        struct lam_session *s = sessions[i];
+        if (s->composition->base != base) return LAM_RAISE(err, LAM_E_WRONG_BASE, "session %zu of the step has another base", i);
         for (size_t j = 0; j < i; j++)
-            if (sessions[j] == sessions[i]) return LAM_RAISE(err, LAM_E_DUPLICATE, "session %zu occurs twice in the step", i);
-        LAM_TRY(check_room(sessions[i], 1, err));
+            if (sessions[j] == s) return LAM_RAISE(err, LAM_E_DUPLICATE, "session %zu occurs twice in the step", i);
+        if (s->length == s->context)
+            return LAM_RAISE(err, LAM_E_CONTEXT, "a token after %zu does not fit a context of %zu", s->length, s->context);
+        LAM_TRY(lam_session_check_generated(s, err));
+        LAM_TRY(lam_kv_write(&s->kv, s->length, s->length + 1, err));
     }
     return lam_mapping_check(&base->model->file->file, err);
 }
@@ -158,17 +121,20 @@ static lam_code step_locked(lam_session *const sessions[], const uint32_t tokens
 {
     struct lam_base *base = sessions[0]->composition->base;
     struct lam_row *rows = base->rows;
+    LAM_TRY(lam_verified_need(&base->verified, tokens, n, err));
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct lam_row){.token = tokens[i], .position = sessions[i]->length, .kv = &sessions[i]->kv,
-                                   .overlay = &sessions[i]->composition->overlay, .logits = sessions[i]->next_logits};
+        LAM_TRY(lam_pass_row(sessions[i]->composition, sessions[i]->starts, tokens[i], sessions[i]->length, &sessions[i]->kv,
+                             sessions[i]->next_logits, &rows[i], err));
     LAM_TRY(lam_forward_run(base->forward, rows, n, err));
     const struct lam_row *failed = NULL;
     for (size_t i = 0; i < n; i++) {
+        struct lam_session *s = sessions[i];
         if (rows[i].failed) {
             if (!failed) failed = &rows[i];
             continue; /* one session's end is not the others' */
         }
-        append(sessions[i], &tokens[i], 1);
+        s->tokens[s->length++] = tokens[i];
+        lam_session_take_logits(s);
     }
     if (!failed) return LAM_OK;
     return LAM_RAISE(err, LAM_E_ACTIVATION, "session %zu of the step, position %zu: an activation left the finite range",
@@ -180,9 +146,9 @@ lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[]
     if (n == 0) return LAM_OK;
     LAM_TRY(check_step(sessions, n, err));
     struct lam_base *base = sessions[0]->composition->base;
+    for (size_t i = 0; i < n; i++) lam_session_drop_ahead(sessions[i]);
     lam_pool_lock(base->engine->pool);
-    lam_code code = lam_verified_need(&base->verified, tokens, n, err);
-    if (code == LAM_OK) code = step_locked(sessions, tokens, n, err);
+    lam_code code = step_locked(sessions, tokens, n, err);
     lam_pool_unlock(base->engine->pool);
     return code;
 }

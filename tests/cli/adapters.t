@@ -64,34 +64,24 @@ Another base: refused, unless waived where the shapes fit; then the composition 
   1
   $ grep -A1 '"waived"' waived | tr -d ' \n'; echo
   "waived":["oz"
-  $ lamina run "$TESTS/golden/llama-gqa" -a oz.slm --waive -p Hi 2>&1 | grep -oE 'LAM_E_(SHAPE|UNMATCHED)' | wc -l
+  $ lamina run "$TESTS/golden/llama-gqa" -a oz.slm --waive -p Hi 2>&1 | head -n 1 | grep -oE 'LAM_E_(SHAPE|UNMATCHED)' | wc -l
   1
 
-What matches nothing is listed whole below the message, by import and by run.
+All that is wrong is listed whole below the message, by import and by run: what, where, and its numbers.
 
   $ lamina import "$TESTS/golden/llama-gqa" -o gqa.slm -q; foreign="$TESTS/golden/adapters/qwen2-tied/all-r4"
-  > lamina import "$foreign" -m gqa.slm -o foreign.slm
+  > lamina import "$foreign" -m gqa.slm -o foreign.slm -q 2> list; sed -n '1p;2p;16p' list; awk '{print $1}' list | sort | uniq -c
   lamina: .*made for another model: it has 3 layers or more, the base 2; .* and 12 more \(LAM_E_UNMATCHED\) (re)
-    base_model.model.model.layers.2.mlp.down_proj.lora_A.weight
-    base_model.model.model.layers.2.mlp.down_proj.lora_B.weight
-    base_model.model.model.layers.2.mlp.gate_proj.lora_A.weight
-    base_model.model.model.layers.2.mlp.gate_proj.lora_B.weight
-    base_model.model.model.layers.2.mlp.up_proj.lora_A.weight
-    base_model.model.model.layers.2.mlp.up_proj.lora_B.weight
-    base_model.model.model.layers.2.self_attn.k_proj.lora_A.weight
-    base_model.model.model.layers.2.self_attn.k_proj.lora_B.weight
-    base_model.model.model.layers.2.self_attn.o_proj.lora_A.weight
-    base_model.model.model.layers.2.self_attn.o_proj.lora_B.weight
-    base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight
-    base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight
-    base_model.model.model.layers.2.self_attn.v_proj.lora_A.weight
-    base_model.model.model.layers.2.self_attn.v_proj.lora_B.weight
-  [1]
+    LAM_E_UNMATCHED  base_model.model.model.layers.2.mlp.down_proj.lora_A.weight   matches no module of the base
+    LAM_E_SHAPE      base_model.model.model.layers.0.mlp.gate_proj.lora_A.weight   factors A [4, 64] and B [64, 4]; blk.0.ffn_gate takes A [rank, 64] and B [108, rank]
+        6 LAM_E_SHAPE
+       14 LAM_E_UNMATCHED
+        1 lamina:
   $ ls foreign.slm 2>/dev/null; foreign="$TESTS/golden/adapters/qwen2-tied/all-r4"
-  > lamina import "$foreign" -m gqa.slm -o foreign.slm -q 2>&1 | tail -n +2 > list; lamina run gqa.slm -a "$foreign" -p Hi -q 2>&1 | tail -n +2 | cmp - list
-  > lamina import "$foreign" -m gqa.slm -o foreign.slm --json > import.json; lamina run gqa.slm -a "$foreign" -p Hi --json | cmp - import.json
-  > python3 -c 'import json; print("\n".join("  " + n for n in json.load(open("import.json"))["error"]["unmatched"]))' | cmp - list
-  $ lamina run stories.slm -a nothing -p Hi --json | grep -c unmatched
+  > tail -n +2 list | awk '{print $1 " " $2}' > table; lamina run gqa.slm -a "$foreign" -p Hi -q 2>&1 | tail -n +2 | sed "s,$foreign: ,," | awk '{print $1 " " $2}' | cmp - table
+  > lamina import "$foreign" -m gqa.slm -o foreign.slm --json > import.json
+  > python3 -c 'import json; print("\n".join(f["name"] + " " + f["subject"] for f in json.load(open("import.json"))["error"]["faults"]))' | cmp - table
+  $ lamina run stories.slm -a nothing -p Hi --json | grep -c faults
   0
   [1]
 
