@@ -1,22 +1,8 @@
 #include "model/residual.h"
+#include "tensor/half.h"
 #include "tensor/tiles.h"
 
-#include <string.h>
-
 #define ROWS 8 /* of x whose outputs stay in registers */
-
-/* The value of a finite float16, exactly: its bits as a float32 are 2^112 times too small, subnormal ones too. */
-static inline float finite_f16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    value = value * 0x1p112f;
-    memcpy(&bits, &value, sizeof bits);
-    bits |= sign;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* y[k] += values of one row times x[k], for n <= ROWS rows of x; n and wide are constants. */
 static inline void add_values(const struct lam_residual *r, bool wide, uint32_t from, uint32_t to, const float *x, size_t x_stride,
@@ -26,7 +12,7 @@ static inline void add_values(const struct lam_residual *r, bool wide, uint32_t 
     for (size_t k = 0; k < n; k++) sum[k] = y[k * y_stride];
     for (uint32_t i = from; i < to; i++) {
         const float *column = x + (wide ? r->columns32[i] : r->columns16[i]);
-        float value = finite_f16(r->values[i]);
+        float value = lam_finite_f16_to_f32(r->values[i]);
         for (size_t k = 0; k < n; k++) sum[k] = sum[k] + value * column[k * x_stride];
     }
     for (size_t k = 0; k < n; k++) y[k * y_stride] = sum[k];
