@@ -55,6 +55,11 @@ struct bench {
     uint64_t done, total;             /* tokens */
 };
 
+/* bench_parts.c: what --only asks for; false after a line about what is wrong. */
+bool bench_parse_parts(struct bench *b);
+/* The next word of a list with commas, of *len letters; NULL at its end. */
+const char *bench_next_word(const char **list, size_t *len);
+
 /* bench_rates.c: what is asked for becomes rates, with sessions; then one run of them. */
 lam_code bench_rates_plan(struct bench *b, lam_error *err);
 lam_code bench_rates_run(struct bench *b, lam_error *err);

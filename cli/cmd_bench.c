@@ -12,59 +12,11 @@
 #define DEFAULT_RUNS 5
 #define BANDWIDTH_SECONDS 0.03 /* of passes over the weights, the fastest of which counts */
 
-static const struct {
-    enum bench_part part;
-    const char *name;
-} parts[] = {
-    {BENCH_BANDWIDTH, "bandwidth"}, {BENCH_PREFILL, "prefill"}, {BENCH_DECODE, "decode"}, {BENCH_BATCH, "batch"},
-    {BENCH_CONTEXT, "context"},     {BENCH_ADAPTERS, "adapters"}, {BENCH_SWITCH, "switch"}, {BENCH_LOAD, "load"},
-    {BENCH_MEMORY, "memory"},       {BENCH_POLICIES, "policies"},
-};
-#define N_PARTS (sizeof parts / sizeof *parts)
-
-const char *bench_part_name(enum bench_part part)
-{
-    for (size_t i = 0; i < N_PARTS; i++)
-        if (parts[i].part == part) return parts[i].name;
-    return "";
-}
-
-/* The next word of a list with commas, of *len letters; NULL at its end. */
-static const char *next_word(const char **list, size_t *len)
-{
-    const char *word = *list;
-    if (!word) return NULL;
-    *len = strcspn(word, ",");
-    *list = word[*len] ? word + *len + 1 : NULL;
-    return word;
-}
-
-/* Comparing with the base needs prefill or decode, too; a share needs the bandwidth. */
-static bool parse_parts(struct bench *b)
-{
-    const char *list = b->options->only, *word;
-    size_t len;
-    b->parts = list ? 0 : BENCH_ALL;
-    while ((word = next_word(&list, &len))) {
-        size_t i = 0;
-        while (i < N_PARTS && (strncmp(parts[i].name, word, len) != 0 || parts[i].name[len])) i++;
-        if (i == N_PARTS) {
-            usage(b->options, "--only %.*s: bandwidth, prefill, decode, batch, context, adapters, switch, load, memory and policies are possible",
-                  (int)len, word);
-            return false;
-        }
-        b->parts |= parts[i].part;
-    }
-    if (b->parts & BENCH_ADAPTERS && !(b->parts & (BENCH_PREFILL | BENCH_DECODE | BENCH_CONTEXT))) b->parts |= BENCH_PREFILL | BENCH_DECODE;
-    if (b->parts & (BENCH_DECODE | BENCH_BATCH | BENCH_CONTEXT)) b->parts |= BENCH_BANDWIDTH;
-    return true;
-}
-
 static bool parse_sessions(struct bench *b)
 {
     const char *list = b->options->sessions ? b->options->sessions : "4,8,16", *word;
     size_t len;
-    while ((word = next_word(&list, &len))) {
+    while ((word = bench_next_word(&list, &len))) {
         char *end;
         unsigned long n = strtoul(word, &end, 10);
         if (end != word + len || *word < '0' || *word > '9' || n < 1 || n > BENCH_MOST_SESSIONS || b->n_batches == BENCH_MOST_BATCHES) {
@@ -170,7 +122,7 @@ int cmd_bench(struct options *o)
     b->n_runs = (size_t)count_or(o->runs, DEFAULT_RUNS);
     b->context = (size_t)count_or(o->context, 0);
     int status = 2;
-    if (choose_model(o, 0, 0, path) && parse_parts(b) && parse_sessions(b))
+    if (choose_model(o, 0, 0, path) && bench_parse_parts(b) && parse_sessions(b))
         status = b->n_decode > 1000000 ? usage(o, "--tokens %zu: bench takes 1000000 at most", b->n_decode) : run(b);
     free(b);
     return status;
