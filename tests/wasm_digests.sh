@@ -50,12 +50,13 @@ import() # SOURCE FILE [-m BASE]
     cmp "$work/n/$file" "$work/w/$file"
 }
 
-# logits TITLE BASE TOKENS [ADAPTER=WEIGHT…]; the whole native table must hold a line a position
+# logits TITLE BASE TOKENS [ADAPTER=WEIGHT…]; the whole native table must hold a line a position. $policy: an option more
+policy=
 logits()
 {
     title=$1 base=$2 tokens=$3
     shift 3
-    set -- $(for a; do echo "-a DIR/$a"; done)
+    set -- $(for a; do echo "-a DIR/$a"; done) ${policy:+--policy $policy}
     positions=$(echo "$tokens" | tr ',' '\n' | wc -l)
     "$native" logits "$work/n/$base" --token-ids "$tokens" $(echo "$*" | sed "s#DIR#$work/n#g") >"$work/n.txt"
     [ "$(grep -c ' sha256:' "$work/n.txt")" -ge "$positions" ] || { echo "$title: too few digests" >&2; exit 1; }
@@ -90,6 +91,23 @@ import $golden/gemma3-swa gemma3-swa.slm
 import $golden/adapters/gemma3-swa/all-r2 all-r2.slm -m gemma3-swa.slm
 import $golden/adapters/gemma3-swa/embed embed.slm -m gemma3-swa.slm
 logits "gemma3-swa bf16, all-r2 + 1.7 embed" gemma3-swa.slm "$(tokens 80 200)" all-r2.slm=1 embed.slm=1.7
+# Every other method, activated and materialised, too.
+import $golden/methods/llama-k/dora dora.slm -m llama-k-kmix.slm
+import $golden/methods/llama-k/ia3 ia3.slm -m llama-k-kmix.slm
+logits "llama-k-kmix, dora + 0.5 ia3" llama-k-kmix.slm "$(tokens 40 200)" dora.slm=1 ia3.slm=0.5
+policy=materialize logits "llama-k-kmix, materialised" llama-k-kmix.slm "$(tokens 40 200)" dora.slm=1 ia3.slm=0.5
+import $golden/llama-gqa llama-gqa.slm
+for method in alora lora-bias norms saved-embed head; do import $golden/methods/llama-gqa/$method $method.slm -m llama-gqa.slm; done
+logits "llama-gqa, activated from the 13th token" llama-gqa.slm "$(tokens 12 200),20,21,22,$(tokens 9 200)" alora.slm=1
+logits "llama-gqa, four more methods" llama-gqa.slm "$(tokens 30 200)" lora-bias.slm=1 norms.slm=1 saved-embed.slm=0.5 head.slm=-1
+"$native" diff $golden/llama-gqa $golden/methods/llama-gqa/tuned-dense --method sparse --density 0.2 -o "$work/n/sparse.slm" -q >/dev/null
+wasm simd128 diff $golden/llama-gqa $golden/methods/llama-gqa/tuned-dense --method sparse --density 0.2 -o "$work/w/sparse.slm" -q >/dev/null
+cmp "$work/n/sparse.slm" "$work/w/sparse.slm"
+"$native" diff $golden/llama-gqa $golden/methods/llama-gqa/tuned-dense --method dense -o "$work/n/dense.slm" -q >/dev/null
+cp "$work/n/dense.slm" "$work/w/dense.slm"
+logits "llama-gqa, sparse" llama-gqa.slm "$(tokens 30 200)" sparse.slm=1
+policy=materialize logits "llama-gqa, dense, materialised" llama-gqa.slm "$(tokens 30 200)" dense.slm=1
+
 # The table of tests/test_invariance.c, made by both: chunks, and seven other sessions in the plan. Each fails by itself if its cells
 # differ; here the digests themselves must be the same ones.
 table() { grep -aE 'positions$|\|' | sed -E 's/^ *[a-z0-9-]+ +[0-9]+ threads//' | sort -u; }
