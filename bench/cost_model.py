@@ -11,8 +11,8 @@ A token of decode costs
     seconds = Σ bytes of each matrix / rate of its type + a · layers + b · activations + g · attention
 
 and one of prefill the same with multiply-adds for bytes, and the bytes once for every 64 tokens. The rates are the kernels' own, within the bandwidth at which the model's
-weights can be read; a, b and g are the only numbers fitted, a set for each number of threads. All are those of the fastest run, as
-the kernels' rates are. Needs numpy.
+weights can be read; a, b and g are the only numbers fitted, a set for each number of threads. Rates and bandwidth are medians of the
+runs. Needs numpy.
 """
 import argparse
 import json
@@ -76,7 +76,7 @@ def measure(a):
                                       "-t", str(threads), "--runs", str(a.runs), "--json"] + (["-c", str(a.context)] if a.context else [])))
             out["isa"] = told["isa"]
             out["models"][name]["bench"][str(threads)] = told
-            print(name, threads, [round(r["tokens_per_second"]["most"], 1) for r in told["rates"]], flush=True)
+            print(name, threads, [round(r["tokens_per_second"]["median"], 1) for r in told["rates"]], flush=True)
     for threads in a.threads:
         for dtype in sorted({m["type"] for s in shapes.values() for m in s["matrices"]}):
             out["rates"].setdefault(str(threads), {})[dtype] = kernel_rates(a.kernels, out["isa"], dtype, threads)
@@ -97,7 +97,7 @@ def rows(data, calibrate):
     out = []
     for name, m in data["models"].items():
         for threads, told in m["bench"].items():
-            rates, most = data["rates"][threads], told["bandwidth_bytes_per_second"]["most"]
+            rates, most = data["rates"][threads], told["bandwidth_bytes_per_second"]["median"]
             for r in told["rates"]:
                 prefill = r["part"] == "prefill"
                 if prefill:
@@ -107,7 +107,7 @@ def rows(data, calibrate):
                     kernels = sum(x["bytes"] / min(rates[x["type"]]["bytes"], most) for x in m["matrices"])
                 kv = r.get("kv_bytes", 0) * m["queries_a_kv_head"]
                 out.append({"model": name.removesuffix(".gguf"), "threads": threads, "part": r["part"],
-                            "calibrates": any(c in name for c in calibrate), "seconds": 1 / r["tokens_per_second"]["most"],
+                            "calibrates": any(c in name for c in calibrate), "seconds": 1 / r["tokens_per_second"]["median"],
                             "kernels": kernels, "features": [m["activations"]] if prefill else [m["layers"], m["activations"], kv],
                             "position": r["position"] + r["tokens"] // 2})
     return out
@@ -149,7 +149,7 @@ def predict(all_rows):
 def tables(data, all_rows, fitted, plot):
     machine = f"{data['machine']}, {data['isa']}"
     runs = next(iter(next(iter(data["models"].values()))["bench"].values()))["runs"]
-    out = [f"Measured on {machine}; the fastest of {runs} runs."]
+    out = [f"Measured on {machine}; medians of {runs} runs."]
     if data["load"] > 0.5:
         out.append(f"Other programs kept {data['load']:.1f} processors' worth of work waiting meanwhile: these figures are too low, and uneven.")
     out.append("")

@@ -73,10 +73,14 @@ static size_t linear_bytes(const struct lam_model *m, const struct lam_plan_adap
            n_threads * needs.tile_floats * sizeof(float) + needs.deltas * 96 + needs.t_floats * (sizeof(float) + sizeof(int16_t));
 }
 
+/* The scores grow page by page. Blocks below this size that they have outgrown stay with the allocator. */
+#define SMALL_BLOCK ((size_t)128 << 10)
+
 static size_t attend_bytes(size_t max_rows, size_t n_positions, size_t n_threads)
 {
     size_t pages = (n_positions + LAM_KV_PAGE - 1) / LAM_KV_PAGE, stride = (pages + 1) * LAM_KV_PAGE + 16;
-    return n_threads * (LAM_ATTENTION_QUERIES * stride * sizeof(float) + 2 * pages * sizeof(void *)) +
+    size_t scores = n_threads * LAM_ATTENTION_QUERIES * stride * sizeof(float);
+    return scores + (scores > SMALL_BLOCK ? SMALL_BLOCK : 0) + n_threads * 2 * pages * sizeof(void *) +
            max_rows * sizeof(struct lam_attend_block);
 }
 
