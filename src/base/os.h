@@ -27,6 +27,7 @@ lam_code lam_mapping_check(const struct lam_mapping *m, lam_error *err);
 
 /* A file being written beside its final name; published by rename, so readers see the old file or the whole new one. */
 struct lam_writer;
+/* LAM_E_ARGUMENT if path is a device or a pipe. */
 lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *err);
 lam_code lam_writer_write(struct lam_writer *w, const void *bytes, size_t len, lam_error *err);
 /* Overwrite len bytes at offset, all of which were written before. */

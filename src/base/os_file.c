@@ -114,11 +114,20 @@ static lam_code create_temporary(struct lam_writer *w, lam_error *err)
     }
 }
 
+/* A rename would put a file in the place of a device or a pipe. */
+static lam_code check_target(const char *path, lam_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is a device or a pipe; only a regular file can be replaced when all is done", path);
+}
+
 /* The temporary's name is of this writer alone: no other one of this process can have its address. */
 lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *err)
 {
     const char *base = lam_path_base(path);
     struct lam_str name = {0};
+    LAM_TRY(check_target(path, err));
     struct lam_writer *w = lam_alloc(1, sizeof *w);
     if (!w) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     w->fd = -1;

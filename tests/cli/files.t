@@ -187,3 +187,9 @@ While another one imports, one waits and says so; Ctrl-C ends the wait.
   > see lamina: stories.gguf: another process imports it (LAM_E_CANCELLED)
   > end 130
   > STEPS
+
+Nor is a pipe or a device replaced by a session's file.
+
+  $ mkfifo pipe; lamina run stories.gguf --raw -p Once -n 1 -q --save-session pipe > /dev/null; test -p pipe && echo still a pipe
+  lamina: pipe is a device or a pipe; only a regular file can be replaced when all is done (LAM_E_ARGUMENT)
+  still a pipe
