@@ -73,6 +73,9 @@ static void test_every_field(void **state)
     assert_int_equal(parse("{\"type\":\"lamina.manifest.v0\",\"base\":{\"digest\":\"" A "\"},\"template\":null}", &m, &faults), LAM_OK);
     assert_true(m->states_template && !m->template_digest && !m->base_file && m->kv == LAM_KV_DEFAULT);
     lam_manifest_free(m);
+    assert_int_equal(parse("{\"type\":\"lamina.manifest.v0\",\"base\":{\"digest\":\"" A "\"},\"memory_budget\":1e9}", &m, &faults), LAM_OK);
+    assert_int_equal(m->memory_budget, 1000000000);
+    lam_manifest_free(m);
     lam_manifest_free(NULL);
 }
 

@@ -359,10 +359,11 @@ static void read_window(struct reading *r, const char *where, const json_t *valu
     read_choice(r, where, value, names, 1);
 }
 
+/* A whole number may be written as 1e9, too: to JSON, and to the schema, that is the same number. */
 static void read_budget(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    json_int_t bytes = json_integer_value(value);
-    if (json_is_integer(value) && bytes > 0 && bytes < (json_int_t)1 << 53) ((lam_manifest *)into)->memory_budget = (uint64_t)bytes;
+    double bytes = json_number_value(value);
+    if (bytes >= 1.0 && bytes < 0x1p53 && bytes == floor(bytes)) ((lam_manifest *)into)->memory_budget = (uint64_t)bytes;
     else lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be a whole number of bytes, above 0 and below 2^53");
 }
 

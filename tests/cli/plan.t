@@ -49,6 +49,11 @@ A budget is kept before anything is opened.
   LAM_E_BUDGET
   $ lamina bench s.slm --only decode --budget 1M 2>&1 | grep -o LAM_E_BUDGET
   LAM_E_BUDGET
+  $ lamina compose s.slm -a oz.slm -o m.json -q; sed 's/"module_owners"/"memory_budget":1000000,&/' m.json > small.json
+  > for c in "run small.json -p Once -n 1" "logits small.json -p Once" "check small.json"; do lamina $c 2>&1 | grep -o LAM_E_BUDGET; done
+  LAM_E_BUDGET
+  LAM_E_BUDGET
+  LAM_E_BUDGET
   $ lamina plan s.slm -c 512 --budget 1M > p.txt
   lamina: .* \(LAM_E_BUDGET\) (re)
   [1]
