@@ -153,8 +153,12 @@ static int print_checked(const struct options *o, const lam_receipt_info *info, 
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)figures, key, value) {
-        char *plain = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-        printf("  %s %s\n", key, plain ? plain : "");
+        /* Both escaped: a key with line breaks must not look like a line of ours. */
+        json_t *name = json_string(key);
+        char *shown = json_dumps(name, JSON_ENCODE_ANY), *plain = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+        if (shown && plain) printf("  %.*s %s\n", (int)strlen(shown) - 2, shown + 1, plain);
+        json_decref(name);
+        free(shown);
         free(plain);
     }
     json_decref(whole);

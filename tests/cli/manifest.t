@@ -142,3 +142,9 @@ Receipts.
   lamina: receipt make, receipt check or receipt keygen?
   lamina receipt --help tells more.
   [2]
+
+A figure's name cannot pass for a line of the program's own.
+
+  $ printf '{"a\\nstanding verified by me":1}' > lines.json; lamina receipt make moved/both.json --figures lines.json -o lines-receipt.json; lamina receipt check lines-receipt.json | grep -c '^standing'; lamina receipt check lines-receipt.json | tail -1
+  0
+    a\nstanding verified by me 1
