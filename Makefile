@@ -142,7 +142,7 @@ $(B)/tests/soak: $(B)/tests/soak.o $(B)/tests/support.o $(B)/liblamina.a
 	@$(CC) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
 # Tests that hold parsers to a memory bound (tests/alloc_meter.h), or take memory away from them.
-$(addprefix $(B)/tests/test_,gguf safetensors slm hostile): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
 include arm/arm.mk

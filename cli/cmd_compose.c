@@ -87,8 +87,7 @@ static lam_code write_manifest(const struct options *o, const struct opened *all
     if (code == LAM_OK) code = add_receipts(o, &m, texts, list, err);
     if (code == LAM_OK && o->output) {
         code = check_replaceable(o->output, err);
-        if (code == LAM_OK) code = check_not_source(o->output, m.base_file, err);
-        for (size_t i = 0; code == LAM_OK && i < m.n_adapters; i++) code = check_not_source(o->output, m.adapters[i].file, err);
+        if (code == LAM_OK) code = check_not_read(o, all, o->output, err);
         if (code == LAM_OK) code = lam_manifest_write(&m, o->output, err);
     } else if (code == LAM_OK) {
         char *json;

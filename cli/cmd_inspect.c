@@ -8,6 +8,17 @@
 
 #include <stdlib.h>
 
+/* What a file says of itself may be anything. */
+static int show(const struct options *o, const json_t *object, bool list_tensors)
+{
+    lam_error err;
+    json_t *plain = printable(object);
+    if (plain) describe(plain, list_tensors);
+    int status = plain ? 0 : report(o, (fail_memory(&err), &err));
+    json_decref(plain);
+    return status;
+}
+
 /* A manifest as it stands, with what its receipts say of the id that it names. */
 static int inspect_manifest(const struct options *o, const char *path)
 {
@@ -29,15 +40,16 @@ static int inspect_manifest(const struct options *o, const char *path)
                                json_loads(text, 0, NULL));
     lam_memory_free(text);
     if (o->json) return print_json(o, object);
-    describe(object, false);
+    int status = show(o, object, false);
     json_decref(object);
-    return 0;
+    return status;
 }
 
 int cmd_inspect(struct options *o)
 {
     lam_error err;
     char *text;
+    int status = 0;
     if (o->n_rest != 1) return usage(o, "inspect takes one FILE");
     if (lam_manifest_detect(o->rest[0])) return inspect_manifest(o, o->rest[0]);
     if (lam_inspect(o->rest[0], !o->json || o->tensors, &text, &err) != LAM_OK) {
@@ -48,9 +60,9 @@ int cmd_inspect(struct options *o)
         puts(text);
     } else {
         json_t *object = json_loads(text, 0, NULL);
-        describe(object, o->tensors);
+        status = show(o, object, o->tensors);
         json_decref(object);
     }
     lam_memory_free(text);
-    return 0;
+    return status;
 }

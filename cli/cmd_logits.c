@@ -17,7 +17,7 @@
 struct sink {
     const struct options *o;
     struct tokens tokens;
-    FILE *file;      /* raw float32, or NULL */
+    struct output output; /* raw float32; without a file: none is asked for */
     json_t *list;    /* with --json */
     char *digests;   /* of all positions, one after the other */
     int write_errno; /* of a failed write, else 0 */
@@ -29,11 +29,12 @@ static bool take(void *context, size_t position, const float *logits, size_t n_v
     struct sink *s = context;
     char *digest = s->digests + position * LAM_DIGEST_TEXT;
     lam_digest_bytes(logits, n_vocab * sizeof *logits, digest);
-    if (s->file && fwrite(logits, sizeof *logits, n_vocab, s->file) != n_vocab) s->write_errno = errno ? errno : EIO;
+    bool written = !s->output.file || fwrite(logits, sizeof *logits, n_vocab, s->output.file) == n_vocab;
+    if (!written) s->write_errno = errno ? errno : EIO;
     if (s->o->json)
         json_array_append_new(s->list, json_pack("{s:I,s:I,s:s}", "position", (json_int_t)position, "token",
                                                  (json_int_t)s->tokens.ids[position], "digest", digest));
-    else if (!s->file && !s->o->quiet)
+    else if (!s->output.file && !s->o->quiet)
         printf("%6zu %8u %s\n", position, s->tokens.ids[position], digest);
     bool more = progress_step(&s->progress, "logits", position + 1, s->tokens.n);
     return more && !s->write_errno && !ferror(stdout);
@@ -57,7 +58,7 @@ static int finish(const struct options *o, const struct opened *all, const struc
     print_kv_format(stdout, o, all);
     if (o->verify == LAM_VERIFY_OFF) printf("bytes unverified\n");
     print_waived(stdout, all);
-    if (s->file) note(o, "%s: %zu rows of %u float32", o->output, n, all->info.n_vocab);
+    if (o->output) note(o, "%s: %zu rows of %u float32", o->output, n, all->info.n_vocab);
     return 0;
 }
 
@@ -71,12 +72,8 @@ static lam_code open_output(struct sink *s, const struct opened *all, lam_error 
     const struct options *o = s->o;
     if (!o->output) return LAM_OK;
     lam_code code = check_not_source(o->output, o->model, err);
-    if (code == LAM_OK) code = check_not_source(o->output, all->base_path, err);
-    for (size_t i = 0; code == LAM_OK && i < o->n_adapters; i++) code = check_not_source(o->output, o->adapters[i].path, err);
-    if (code != LAM_OK) return code;
-    if ((s->file = fopen(o->output, "wb"))) return LAM_OK;
-    s->write_errno = errno;
-    return fail_write(s, err);
+    if (code == LAM_OK) code = check_not_read(o, all, o->output, err);
+    return code == LAM_OK ? output_open(o->output, &s->output, err) : code;
 }
 
 static lam_code run(struct sink *s, const struct opened *all, lam_error *err)
@@ -93,9 +90,8 @@ static lam_code run(struct sink *s, const struct opened *all, lam_error *err)
         code = lam_session_feed(session, s->tokens.ids, n, take, s, err);
         progress_end(&s->progress);
     }
-    if (s->file && fclose(s->file) != 0 && !s->write_errno) s->write_errno = errno;
     if (s->write_errno) code = fail_write(s, err);
-    if (code != LAM_OK && s->file) remove_partial(s->o->output);
+    code = output_close(&s->output, code, err);
     lam_session_free(session);
     return code;
 }

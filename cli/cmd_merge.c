@@ -33,7 +33,7 @@ static lam_code write(struct merge *m, lam_error *err)
     lam_composition *composition = NULL;
     char *text = NULL;
     double start = now_seconds();
-    lam_code code = check_not_source(m->o->output, m->all.base_path, err);
+    lam_code code = check_not_read(m->o, &m->all, m->o->output, err);
     if (code == LAM_OK) code = compose_materialized(m, &composition, err);
     if (code != LAM_OK) return code;
     progress_begin(&progress, m->o, false);

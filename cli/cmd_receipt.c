@@ -99,14 +99,12 @@ static lam_code write_receipt(const struct options *o, const char *json, lam_err
         puts(json);
         return LAM_OK;
     }
+    struct output out;
     lam_code code = check_replaceable(o->output, err);
-    FILE *f = code == LAM_OK ? fopen(o->output, "wb") : NULL;
+    if (code == LAM_OK) code = output_open(o->output, &out, err);
     if (code != LAM_OK) return code;
-    if (!f) return fail(err, LAM_E_IO, "%s: %s", o->output, strerror(errno));
-    bool bad = fprintf(f, "%s\n", json) < 0;
-    if (fclose(f) == 0 && !bad) return LAM_OK;
-    remove_partial(o->output);
-    return fail(err, LAM_E_IO, "%s: %s", o->output, strerror(errno));
+    fprintf(out.file, "%s\n", json); /* output_close tells what went wrong */
+    return output_close(&out, LAM_OK, err);
 }
 
 /* ---- the three of them ---- */
@@ -117,6 +115,8 @@ static lam_code open_id(const struct options *o, char id[LAM_DIGEST_TEXT], lam_e
     struct opened *all = calloc(1, sizeof *all);
     if (!all) return fail_memory(err);
     lam_code code = open_all(o, all, err);
+    if (code == LAM_OK && o->output) code = check_not_source(o->output, o->model, err);
+    if (code == LAM_OK && o->output) code = check_not_read(o, all, o->output, err);
     if (code == LAM_OK) strcpy(id, lam_composition_id(all->composition));
     close_all(all);
     free(all);
@@ -156,6 +156,8 @@ static int print_checked(const struct options *o, const lam_receipt_info *info, 
         /* Both escaped: a key with line breaks must not look like a line of ours. */
         json_t *name = json_string(key);
         char *shown = json_dumps(name, JSON_ENCODE_ANY), *plain = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+        make_printable(shown);
+        make_printable(plain);
         if (shown && plain) printf("  %.*s %s\n", (int)strlen(shown) - 2, shown + 1, plain);
         json_decref(name);
         free(shown);

@@ -4,6 +4,7 @@
 #include "chat.h"
 #include "commands.h"
 #include "default_model.h"
+#include "output.h"
 #include "process.h"
 #include "prompt.h"
 #include "report.h"
@@ -151,6 +152,8 @@ static int complete(struct options *o, struct opened *all)
     struct generation g = {.o = o};
     (void)draft_options(o, &g.drafts); /* cmd_run has looked at it */
     lam_code code = read_prompt(o, all, &text, &tokens, &err);
+    if (code == LAM_OK && o->save_session) code = check_not_source(o->save_session, o->model, &err);
+    if (code == LAM_OK && o->save_session) code = check_not_read(o, all, o->save_session, &err);
     if (code == LAM_OK) note_surprises(o, all);
     g.n_prompt = tokens.n;
     process_hold_signals();

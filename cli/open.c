@@ -1,5 +1,6 @@
 #include "open.h"
 
+#include "output.h"
 #include "plan.h"
 #include "progress.h"
 #include "report.h"
@@ -120,9 +121,10 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     if (imported.warnings[0]) note(o, "%s: %s", a->path, imported.warnings);
     lam_adapter_describe(n->adapter, &info);
     if (differs(a->digest, info.digest)) {
-        lam_adapter_unload(n->adapter);
+        code = fail(err, LAM_E_DIGEST, "%.200s is adapter %s, the manifest names %s", a->path, info.digest, a->digest);
+        lam_adapter_unload(n->adapter); /* info's texts are its own */
         n->adapter = NULL;
-        return fail(err, LAM_E_DIGEST, "%.200s is adapter %s, the manifest names %s", a->path, info.digest, a->digest);
+        return code;
     }
     if (info.n_no_effect) note(o, "%s: %zu of %zu modules have no effect: their B is all zero", a->path, info.n_no_effect, info.n_modules);
     n->name = free_name(all, info.name);
@@ -235,6 +237,20 @@ lam_code open_all(const struct options *o, struct opened *out, lam_error *err)
     code = open_base(o, out, err);
     if (code == LAM_OK) code = open_stack(o, out, err);
     return code == LAM_OK ? check_composition(o, out, err) : find_all(o, out, code, err);
+}
+
+lam_code check_not_read(const struct options *o, const struct opened *all, const char *path, lam_error *err)
+{
+    const lam_manifest *m = all->stack.m;
+    const struct list *lists[] = {&o->figures, &o->receipts};
+    const char *single[] = {all->base_path, m->base_file, o->key, o->trust};
+    lam_code code = LAM_OK;
+    for (size_t i = 0; code == LAM_OK && i < sizeof single / sizeof *single; i++)
+        if (single[i]) code = check_not_source(path, single[i], err);
+    for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) code = check_not_source(path, m->adapters[i].file, err);
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (size_t i = 0; code == LAM_OK && i < lists[l]->n; i++) code = check_not_source(path, lists[l]->items[i], err);
+    return code;
 }
 
 void close_all(struct opened *all)

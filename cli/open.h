@@ -50,6 +50,9 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
 void drop_adapter(struct opened *all);
 /* A composition of the adapters; those of weight 0 are left out with skip_zero. */
 lam_code compose(const struct opened *all, bool skip_zero, lam_composition **out, lam_error *err);
+/* LAM_E_CONFLICT if path is a file that the options name, or the manifest that is the model, to be read from. The manifest itself is not
+ * looked at: some replace it. */
+lam_code check_not_read(const struct options *o, const struct opened *all, const char *path, lam_error *err);
 void close_all(struct opened *all);
 
 #endif

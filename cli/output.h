@@ -1,15 +1,28 @@
-/* Checks before anything is written to a file that the user named. */
+/* Files that the user named to be written. */
 #ifndef LAM_CLI_OUTPUT_H
 #define LAM_CLI_OUTPUT_H
 
 #include "report.h"
 
+#include <stdio.h>
+
 /* LAM_E_CONFLICT if path is source (the same file by any name), or a file that is there within source, a folder. */
 lam_code check_not_source(const char *path, const char *source, lam_error *err);
 /* For what is renamed into place: LAM_E_ARGUMENT if something that is no plain file is there; a rename would take its place. */
 lam_code check_replaceable(const char *path, lam_error *err);
-/* Removes what a failed command left at path, if it is a plain file. */
-void remove_partial(const char *path);
+
+/* A file that takes its place when it is whole, under a name of its own until then. A device or a pipe is written to as it is. */
+struct output {
+    const char *path; /* borrowed */
+    FILE *file;
+    char *temporary;  /* owned; NULL: path itself is open */
+};
+
+lam_code output_open(const char *path, struct output *out, lam_error *err);
+/* Closes it, and puts it in its place if all is well so far (code) and was written; else nothing is left of it. Does nothing if out->file
+ * is NULL. */
+lam_code output_close(struct output *out, lam_code code, lam_error *err);
+
 /* Bytes of a file, 0 if it cannot be told. */
 double file_bytes(const char *path);
 

@@ -15,6 +15,52 @@ static int output_errno; /* of the first failed write to standard output */
 static lam_fault *listed; /* [n_listed], owned with their texts */
 static size_t n_listed;
 
+/* As the library does with messages (lam_clean_line). */
+void make_printable(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; c && *c; c++) {
+        bool separator = c[0] == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae, isolate = c[0] == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9;
+        size_t n = *c < 0x20 || *c == 0x7f ? 1 : c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0 ? 2 : separator || isolate ? 3 : 0;
+        memset(c, '?', n);
+    }
+}
+
+static json_t *printable_members(const json_t *object)
+{
+    json_t *copy = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)object, key, value) {
+        char *name = strdup(key);
+        make_printable(name);
+        if (!name || json_object_set_new(copy, name, printable(value)) != 0) {
+            json_decref(copy);
+            copy = NULL;
+        }
+        free(name);
+    }
+    return copy;
+}
+
+json_t *printable(const json_t *value)
+{
+    if (json_is_object(value)) return printable_members(value);
+    if (json_is_array(value)) {
+        json_t *copy = json_array();
+        for (size_t i = 0; copy && i < json_array_size(value); i++)
+            if (json_array_append_new(copy, printable(json_array_get(value, i))) != 0) {
+                json_decref(copy);
+                copy = NULL;
+            }
+        return copy;
+    }
+    if (!json_is_string(value)) return json_deep_copy(value);
+    char *text = strdup(json_string_value(value));
+    make_printable(text);
+    json_t *copy = text ? json_string(text) : NULL;
+    free(text);
+    return copy;
+}
+
 double now_seconds(void)
 {
     struct timespec t;

@@ -40,6 +40,11 @@ int close_output(int status);
 /* Whether to colour what goes to file: a terminal, and neither NO_COLOR nor TERM=dumb. */
 bool colours(FILE *file);
 
+/* Puts '?' in place of what no line may have: control characters, separators of lines, overrides of the direction of writing. NULL: nothing. */
+void make_printable(char *text);
+/* A copy whose texts and names are so. NULL without memory. */
+json_t *printable(const json_t *value);
+
 double now_seconds(void);
 
 #endif

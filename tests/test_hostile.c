@@ -2,7 +2,8 @@
  * ends at every possible moment. What is refused, and as what, follows from include/lamina/error.h and docs/format.md. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "fixture.h"
+#include "adapter_case.h"
+#include "no_memory.h"
 
 #include "base/alloc.h"
 #include "base/files.h"
@@ -20,36 +21,6 @@
 #define GEMMA "tests/golden/gemma3-swa/"
 
 /* ---- memory that ends ---- */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *block);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __wrap_free(void *block);
-
-static struct {
-    bool on;
-    long count, fail_at; /* requests so far; the one that gets nothing */
-} memory;
-
-static bool refused(void) { return memory.on && ++memory.count == memory.fail_at; }
-
-void *__wrap_malloc(size_t size) { return refused() ? NULL : __real_malloc(size); }
-void *__wrap_calloc(size_t count, size_t size) { return refused() ? NULL : __real_calloc(count, size); }
-void *__wrap_realloc(void *block, size_t size) { return refused() ? NULL : __real_realloc(block, size); }
-void *__wrap_aligned_alloc(size_t alignment, size_t size) { return refused() ? NULL : __real_aligned_alloc(alignment, size); }
-void __wrap_free(void *block) { __real_free(block); }
-
-/* What a stage gives, as text to compare: LAM_OK with another text than without a failure is a fault. */
-struct stage {
-    const char *name;
-    lam_code (*run)(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_error *err);
-};
 
 static lam_code import_base(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
@@ -148,46 +119,11 @@ static lam_code run_all(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_
     return code;
 }
 
-static long count_requests(const struct stage *s, const struct fixture *f, char want[LAM_DIGEST_TEXT])
-{
-    lam_error err;
-    memory.count = memory.fail_at = 0;
-    memory.on = true;
-    lam_code code = s->run(f, want, &err);
-    memory.on = false;
-    if (code != LAM_OK) fail_msg("%s: %s", s->name, err.message);
-    return memory.count;
-}
-
-static void fail_one(const struct stage *s, const struct fixture *f, long n, const char *want)
-{
-    char got[LAM_DIGEST_TEXT] = "";
-    lam_error err;
-    memory.count = 0;
-    memory.fail_at = n;
-    memory.on = true;
-    lam_code code = s->run(f, got, &err);
-    memory.on = false;
-    if (code == LAM_OK && strcmp(got, want) != 0) fail_msg("%s, request %ld failing: another result", s->name, n);
-    if (code != LAM_OK && code != LAM_E_NO_MEMORY) fail_msg("%s, request %ld failing: %s: %s", s->name, n, lam_code_name(code), err.message);
-}
-
-/* Each request for memory fails once, Jansson's too: LAM_E_NO_MEMORY and nothing half done. What is left behind, the address
- * sanitizer tells. */
 static void test_memory(void **state)
 {
     static const struct stage stages[] = {{"import of a GGUF", import_base}, {"import of a folder", import_folder},
                                           {"import of an adapter", import_adapter}, {"inspect", inspect}, {"a run", run_all}};
-    struct fixture *f = *state;
-    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        char want[LAM_DIGEST_TEXT] = "";
-        count_requests(&stages[i], f, want); /* what is kept for the process is made now */
-        long n = count_requests(&stages[i], f, want), step = n / 600 + 1;
-        assert_in_range(n, 50, 100000);
-        for (long k = 1; k <= n; k += k < 100 || k + 60 > n ? 1 : step) fail_one(&stages[i], f, k, want);
-    }
-    json_set_alloc_funcs(malloc, free);
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) fail_each(&stages[i], *state);
 }
 
 /* ---- sealed .slm files with other metadata ---- */
@@ -346,6 +282,7 @@ static void test_sealed_adapters(void **state)
         {{{"modules", "[]"}}, LAM_E_UNMATCHED, NULL},
         {{{"bases", "\"sha256\""}}, LAM_E_FORMAT, "bases"},
         {{{"method", ""}}, LAM_E_METHOD, NULL},
+        {{{"scale", "2"}}, LAM_E_UNKNOWN_FIELD, "scale"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_sealed(f, f->adapter_paths[0], true, &cases[i]);
@@ -378,12 +315,59 @@ static void test_names(void **state)
     lam_adapter_info info;
     snprintf(path, sizeof path, "%s/name.slm", f->folder);
     struct rewrite r = rewrite_begin(f->adapter_paths[0], &from);
-    set_path(r.metadata, "name", "\"a\\u001b[31m\\n\xc3\xa9\"");
+    /* an escape, a line's end, a letter; C1's own escape; the direction of writing turned about; a letter of the same row as that */
+    set_path(r.metadata, "name", "\"a\\u001b[31m\\n\xc3\xa9\\u009b2J\\u202e\\u2066\\u2010\"");
     rewrite_end(&r, from, path);
     assert_ok(lam_adapter_load(f->base, path, true, &loaded, &err), err);
     lam_adapter_describe(loaded, &info);
-    assert_string_equal(info.name, "a?[31m?\xc3\xa9");
+    assert_string_equal(info.name, "a?[31m?\xc3\xa9" "??2J" "???" "???" "\xe2\x80\x90");
     lam_adapter_unload(loaded);
+}
+
+static lam_code compose_one(struct fixture *f, const struct adapter_case *c, double weight, lam_error *err)
+{
+    char path[1024];
+    lam_adapter *loaded;
+    lam_composition *composition;
+    snprintf(path, sizeof path, "%s/weighted.slm", f->folder);
+    case_write((struct adapter_case *)c, path);
+    assert_ok(lam_adapter_load(f->base, path, true, &loaded, err), *err);
+    lam_code code = lam_compose(f->base, &loaded, &weight, 1, NULL, &composition, err);
+    lam_adapter_unload(loaded);
+    lam_composition_free(composition);
+    return code;
+}
+
+/* A weight may not take what it scales out of float32, whose largest value is 3.4028e38. l is from −4/64 to 4/64 here, so that w·(l − 1)
+ * is −w·68/64 at least. */
+static void test_weights_beyond(void **state)
+{
+    static const struct {
+        enum lam_adapter_part part;
+        uint32_t n;
+    } vectors[] = {{LAM_PART_IA3_OUTPUT, 64}, {LAM_PART_IA3_INPUT, 64}};
+    static struct adapter_case c;
+    struct fixture *f = *state;
+    lam_error err;
+    for (size_t i = 0; i < 2; i++) {
+        memset(&c, 0, sizeof c);
+        c.metadata = json_pack("{s:s,s:s,s:[],s:[{s:s}]}", "method", "ia3", "name", "case", "bases", "modules", "name", "blk.0.attn_q");
+        case_add(&c, "blk.0.attn_q", LAM_ROLE_Q, vectors[i].part, 1, vectors[i].n, 1);
+        assert_ok(compose_one(f, &c, 3e38, &err), err);
+        assert_int_equal(compose_one(f, &c, 3.3e38, &err), LAM_E_ARGUMENT);
+        assert_int_equal(compose_one(f, &c, 1e39, &err), LAM_E_ARGUMENT);
+        assert_int_equal(compose_one(f, &c, 1e300, &err), LAM_E_ARGUMENT);
+        json_decref(c.metadata);
+    }
+    memset(&c, 0, sizeof c);
+    c.metadata = json_pack("{s:s,s:s,s:[],s:[o]}", "method", "lora", "name", "case", "bases", "modules", case_module("blk.0.attn_q", 2, 4.0));
+    case_add(&c, "blk.0.attn_q", LAM_ROLE_Q, LAM_PART_A, 2, 64, 1);
+    case_add(&c, "blk.0.attn_q", LAM_ROLE_Q, LAM_PART_B, 64, 2, 2);
+    struct case_tensor *bias = case_add(&c, "blk.0.attn_q", LAM_ROLE_Q, LAM_PART_B_BIAS, 1, 64, 3);
+    memcpy(bias->bytes, &(float){3e38f}, 4);
+    assert_ok(compose_one(f, &c, 0.5, &err), err); /* times 4/2 */
+    assert_int_equal(compose_one(f, &c, 1.0, &err), LAM_E_ARGUMENT);
+    json_decref(c.metadata);
 }
 
 /* 512 bytes cut a name of two-byte characters in the middle of one, or a path is no UTF-8. */
@@ -651,7 +635,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_sealed_bases),   cmocka_unit_test(test_sealed_adapters),
-        cmocka_unit_test(test_adapter_layer), cmocka_unit_test(test_names),         cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_adapter_layer), cmocka_unit_test(test_names),         cmocka_unit_test(test_messages),      cmocka_unit_test(test_weights_beyond),
         cmocka_unit_test(test_rows),         cmocka_unit_test(test_generate_and_truncate),
         cmocka_unit_test(test_json_beginnings), cmocka_unit_test(test_json_values), cmocka_unit_test(test_no_files),
         cmocka_unit_test(test_field_types),  cmocka_unit_test(test_leftovers),

@@ -146,6 +146,8 @@ static void test_refused(void **state)
         {"lamina.receipt.v0", "manifest", "type", LAM_E_FORMAT},
         {"\"by\":\"Alice\"", "\"by\":7", "by", LAM_E_FORMAT},
         {"\"by\":\"Alice\"", "\"by\":\"A\\u001b[1m\"", "by", LAM_E_FORMAT},
+        {"\"by\":\"Alice\"", "\"by\":\"A\\u009b1m\"", "by", LAM_E_FORMAT},
+        {"\"by\":\"Alice\"", "\"by\":\"A\\u202e\"", "by", LAM_E_FORMAT},
         {"4096", "[4096]", "figures", LAM_E_FORMAT},
         {"4096", "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":1}}}}}}}}}", "figures", LAM_E_FORMAT},
         {"4096", "null", "figures", LAM_E_FORMAT},

@@ -131,6 +131,20 @@ static lam_code open_activation(struct lam_opening *o, lam_error *err)
     return LAM_OK;
 }
 
+/* Only what this reader knows: another member might change what the adapter does. */
+static lam_code check_members(const struct lam_opening *o, lam_error *err)
+{
+    static const char *const known[] = {"method", "name", "bases", "modules", "activation", "source"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(o->file->metadata, key, value) {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0) i++;
+        if (i == sizeof known / sizeof *known) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "%s: metadata has an unknown field %s", o->path, key);
+    }
+    return LAM_OK;
+}
+
 static lam_code check_method(const struct lam_opening *o, lam_error *err)
 {
     static const char *const known[] = {"lora", "dora", "ia3", "sparse", "dense"};
@@ -144,6 +158,7 @@ static lam_code open_from(struct lam_opening *o, bool waive, lam_error *err)
 {
     if (o->file->kind != LAM_SLM_ADAPTER) return LAM_RAISE(err, LAM_E_FORMAT, "%s is a base, not an adapter", o->path);
     const char *name = json_string_value(json_object_get(o->file->metadata, "name"));
+    LAM_TRY(check_members(o, err));
     LAM_TRY(check_method(o, err));
     LAM_TRY(check_binding(o, waive, err));
     LAM_TRY(verify_pieces(o, err));

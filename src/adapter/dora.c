@@ -6,9 +6,12 @@
 
 #include <math.h>
 
+#define MOST_RANK 4096 /* the work grows with its square */
+
 /* The file's factors in float64: a[cols, rank], its transpose, and b[rows, rank]. */
 struct factors {
-    double *a, *b, *gram; /* gram[rank, rank] = A Aᵀ */
+    double *a, *b;
+    double *gram;         /* [rank]: the row at work of A Aᵀ */
     double *products;     /* [rank]: A w of the row at work */
     float *row;           /* [cols]: of the base */
     uint8_t *bytes;       /* of the same row as stored */
@@ -26,29 +29,41 @@ static lam_code widen(const struct lam_opening *o, const struct lam_slm_entry *e
     return d ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a factor of %zu by %zu", o->path, rows, cols);
 }
 
-static void make_gram(struct factors *f, uint32_t cols, uint32_t rank)
+/* Row i of A Aᵀ. */
+static void gram_row(const struct factors *f, uint32_t cols, uint32_t rank, uint32_t i)
 {
-    for (uint32_t k = 0; k < cols; k++)
-        for (uint32_t i = 0; i < rank; i++)
-            for (uint32_t j = 0; j < rank; j++)
-                f->gram[(size_t)i * rank + j] += f->a[(size_t)k * rank + i] * f->a[(size_t)k * rank + j];
+    for (uint32_t j = 0; j < rank; j++) f->gram[j] = 0.0;
+    for (uint32_t k = 0; k < cols; k++) {
+        const double *a = f->a + (size_t)k * rank;
+        for (uint32_t j = 0; j < rank; j++) f->gram[j] += a[i] * a[j];
+    }
 }
 
-/* ‖W‖², W·BA and ‖BA‖² of one row: W·BA = Σ_i b_i (A w)_i, ‖BA‖² = Σ_ij b_i b_j (A Aᵀ)_ij. */
-static void norm_parts(const struct factors *f, uint32_t cols, uint32_t rank, const double *b, double *w, double *mixed, double *delta)
+/* ‖W‖² and W·BA = Σ_i b_i (A w)_i of one row. */
+static void norm_parts(const struct factors *f, uint32_t cols, uint32_t rank, const double *b, double *w, double *mixed)
 {
     for (uint32_t i = 0; i < rank; i++) f->products[i] = 0.0;
-    *w = *mixed = *delta = 0.0;
+    *w = *mixed = 0.0;
     for (uint32_t k = 0; k < cols; k++) {
         const double x = (double)f->row[k], *a = f->a + (size_t)k * rank;
         *w += x * x;
         for (uint32_t i = 0; i < rank; i++) f->products[i] += a[i] * x;
     }
+    for (uint32_t i = 0; i < rank; i++) *mixed += b[i] * f->products[i];
+}
+
+/* ‖BA‖² = Σ_i b_i Σ_j (A Aᵀ)_ij b_j of each row, for all rows at once: A Aᵀ is as large as the rank's square, a row of it is not. */
+static void delta_parts(const struct factors *f, uint32_t rows, uint32_t cols, uint32_t rank, double *delta)
+{
+    for (uint32_t r = 0; r < rows; r++) delta[r] = 0.0;
     for (uint32_t i = 0; i < rank; i++) {
-        double sum = 0.0;
-        for (uint32_t j = 0; j < rank; j++) sum += f->gram[(size_t)i * rank + j] * b[j];
-        *mixed += b[i] * f->products[i];
-        *delta += b[i] * sum;
+        gram_row(f, cols, rank, i);
+        for (uint32_t r = 0; r < rows; r++) {
+            const double *b = f->b + (size_t)r * rank;
+            double sum = 0.0;
+            for (uint32_t j = 0; j < rank; j++) sum += f->gram[j] * b[j];
+            delta[r] += b[i] * sum;
+        }
     }
 }
 
@@ -62,16 +77,16 @@ static lam_code measure(struct lam_opening *o, struct lam_module *m, struct fact
     o->n_used -= 2; /* the factors were counted with LoRA's */
     LAM_TRY(widen(o, a, true, &f->a, err));
     LAM_TRY(widen(o, b, false, &f->b, err));
-    f->gram = lam_alloc((size_t)rank * rank, sizeof *f->gram);
+    f->gram = lam_alloc(rank, sizeof *f->gram);
     f->products = lam_alloc(rank, sizeof *f->products);
     f->row = lam_alloc(w->cols, sizeof *f->row);
     f->bytes = lam_alloc(lam_matrix_row_bytes(w), 1);
     if (!f->gram || !f->products || !f->row || !f->bytes) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: rank %u", o->path, rank);
-    make_gram(f, w->cols, rank);
     for (uint32_t r = 0; r < w->rows; r++) {
         lam_matrix_row(w, r, f->bytes, f->row);
-        norm_parts(f, w->cols, rank, f->b + (size_t)r * rank, &m->dora.w[r], &m->dora.mixed[r], &m->dora.delta[r]);
+        norm_parts(f, w->cols, rank, f->b + (size_t)r * rank, &m->dora.w[r], &m->dora.mixed[r]);
     }
+    delta_parts(f, w->rows, w->cols, rank, m->dora.delta);
     return LAM_OK;
 }
 
@@ -82,6 +97,8 @@ lam_code lam_dora_open(struct lam_opening *o, struct lam_module *m, lam_error *e
     LAM_TRY(lam_opening_vector(o, t, LAM_PART_MAGNITUDE, t->rows, &m->dora.magnitude, err));
     if (!m->dora.magnitude) return LAM_OK;
     if (t->role == LAM_ROLE_EMBEDDING) return LAM_RAISE(err, LAM_E_METHOD, "%s: DoRA on the embedding", o->path);
+    if (m->lora.rank > MOST_RANK)
+        return LAM_RAISE(err, LAM_E_LIMIT, "%s: DoRA of rank %u on %s, %d at most", o->path, m->lora.rank, t->name, MOST_RANK);
     m->method = LAM_METHOD_DORA;
     m->no_effect = false;
     m->dora.w = lam_alloc(t->rows, sizeof(double));

@@ -74,10 +74,20 @@ static lam_code no_memory(const struct building *b, lam_error *err)
     return LAM_RAISE(err, LAM_E_NO_MEMORY, "the operators of %s", b->target->name);
 }
 
+/* A weight by which values are mixed, in float32. */
+static lam_code narrow(const struct building *b, double weight, float *out, lam_error *err)
+{
+    if (fabs(weight) > FLT_MAX) return LAM_RAISE(err, LAM_E_ARGUMENT, "weight %g of %s is beyond float32", weight, b->target->name);
+    *out = (float)weight;
+    return LAM_OK;
+}
+
 /* from + w·(to − from), and to itself at weight 1; from may be NULL at weight 1. */
 static lam_code blend(const struct building *b, const float *from, const float *to, uint32_t n, double weight, float **out, lam_error *err)
 {
-    float w = (float)weight, *mixed = *out = lam_alloc(n, sizeof *mixed);
+    float w = 0.0f;
+    LAM_TRY(narrow(b, weight, &w, err));
+    float *mixed = *out = lam_alloc(n, sizeof *mixed);
     if (!mixed) return no_memory(b, err);
     for (uint32_t i = 0; i < n; i++) {
         mixed[i] = weight == 1.0 ? to[i] : from[i] + w * (to[i] - from[i]);
@@ -99,7 +109,9 @@ static lam_code scale_of(const struct building *b, size_t item, double scale, st
 /* 1 + w·(l − 1), and l itself at weight 1. */
 static lam_code ia3_factors(const struct building *b, const struct lam_module *m, double weight, uint32_t n, float **out, lam_error *err)
 {
-    float w = (float)weight, *f = *out = lam_alloc(n, sizeof *f);
+    float w = 0.0f;
+    LAM_TRY(narrow(b, weight, &w, err));
+    float *f = *out = lam_alloc(n, sizeof *f);
     if (!f) return no_memory(b, err);
     for (uint32_t i = 0; i < n; i++) f[i] = weight == 1.0 ? m->ia3[i] : 1.0f + w * (m->ia3[i] - 1.0f);
     return LAM_OK;
@@ -119,7 +131,7 @@ static lam_code low_rank_op(const struct building *b, size_t item, const struct 
     if (!op->rows) return no_memory(b, err);
     for (uint32_t r = 0; r < m->target->rows; r++)
         if (!isfinite(op->rows[r]))
-            return LAM_RAISE(err, LAM_E_ARGUMENT, "adapter %.100s at weight %g: row %u of %s has length 0", name_of(b, item),
+            return LAM_RAISE(err, LAM_E_ARGUMENT, "adapter %.100s at weight %g: row %u of %s cannot be brought to its length", name_of(b, item),
                              b->stack->items[item].weight, r, b->target->name);
     return LAM_OK;
 }
@@ -228,6 +240,29 @@ static lam_code materialize(struct building *b, struct lam_overlay_slot *slot, l
     return fold_shifts(b, slot, err);
 }
 
+/* What weights, and products of several adapters, make of finite values may not be finite. */
+static lam_code check_values(const struct building *b, const float *values, uint32_t n, lam_error *err)
+{
+    for (uint32_t i = 0; values && i < n; i++)
+        if (!isfinite(values[i]))
+            return LAM_RAISE(err, LAM_E_ARGUMENT, "with these adapters and weights value %u of what is laid over %s is beyond float32", i,
+                             b->target->name);
+    return LAM_OK;
+}
+
+static lam_code check_slot(const struct building *b, const struct lam_overlay_slot *slot, lam_error *err)
+{
+    uint32_t rows = b->target->rows;
+    LAM_TRY(check_values(b, slot->input, b->target->cols, err));
+    LAM_TRY(check_values(b, slot->bias, rows, err));
+    LAM_TRY(check_values(b, slot->shift, rows, err));
+    for (size_t o = 0; o < slot->n_ops; o++) {
+        LAM_TRY(check_values(b, slot->ops[o].rows, rows, err));
+        LAM_TRY(check_values(b, slot->ops[o].shift, rows, err));
+    }
+    return LAM_OK;
+}
+
 static lam_code build_slot(struct building *b, bool materialized, struct lam_overlay_slot *slot, lam_error *err)
 {
     LAM_TRY(choose_modules(b, err));
@@ -251,6 +286,7 @@ static lam_code build_slots(struct building *b, const struct lam_base_targets *b
         b->base_bias = base_bias(context, b->target);
         out->slots[t].ops = next;
         lam_code code = build_slot(b, stack->materialize && stack->materialize[t], &out->slots[t], err);
+        if (code == LAM_OK) code = check_slot(b, &out->slots[t], err);
         next += out->slots[t].n_ops;
         if (code != LAM_OK) return code;
     }

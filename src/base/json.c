@@ -167,6 +167,13 @@ lam_code lam_json_refuse(const json_error_t *problem, const char *what, lam_erro
     return LAM_RAISE(err, lacking ? LAM_E_NO_MEMORY : LAM_E_FORMAT, "%s: %s", what, problem->text);
 }
 
+json_t *lam_json_whole(json_t *value, int failed)
+{
+    if (!failed) return value;
+    json_decref(value);
+    return NULL;
+}
+
 lam_code lam_json_canonical(const json_t *value, struct lam_str *out, lam_error *err)
 {
     return put_value(value, out, err);

@@ -17,6 +17,9 @@ lam_code lam_json_parse(const char *text, size_t len, const char *what, json_t *
  * memory is lacking: compare json_object_size. */
 lam_code lam_json_refuse(const json_error_t *problem, const char *what, lam_error *err);
 
+/* value, or NULL and value released if any of the calls that filled it failed: what is not whole is none. failed: their results, or-ed. */
+json_t *lam_json_whole(json_t *value, int failed);
+
 /* Append the RFC 8785 form of value. LAM_E_FORMAT for what JCS cannot hold (integers beyond 2^53, NaN). */
 lam_code lam_json_canonical(const json_t *value, struct lam_str *out, lam_error *err);
 

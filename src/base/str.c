@@ -73,7 +73,11 @@ char *lam_strdup(const char *text) { return lam_strndup(text, strlen(text)); }
 void lam_clean_line(char *text)
 {
     size_t left = strlen(text), n;
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     for (char *c = text; (n = lam_utf8_valid_prefix((const uint8_t *)c, left)) < left; c += n + 1, left -= n + 1) c[n] = '?';
+    left = strlen(text);
+    for (char *c = text; left; c += n, left -= n) {
+        n = lam_utf8_control((const uint8_t *)c, left);
+        if (n) memset(c, '?', n);
+        else n = 1; /* a byte within a character is no control either */
+    }
 }

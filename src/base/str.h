@@ -24,7 +24,7 @@ void lam_str_release(struct lam_str *s);
 char *lam_strdup(const char *text);
 char *lam_strndup(const char *text, size_t len);
 
-/* Makes text one line of UTF-8, whatever a hostile file put into it: control characters and bytes that are no UTF-8 become '?'. */
+/* Makes text one line of UTF-8, whatever a hostile file put into it: what lam_utf8_control tells of and bytes that are no UTF-8 become '?'. */
 void lam_clean_line(char *text);
 
 #endif

@@ -51,6 +51,27 @@ size_t lam_utf8_decode(const uint8_t *text, size_t len, uint32_t *cp, bool *vali
     return want;
 }
 
+size_t lam_utf8_control(const uint8_t *text, size_t len)
+{
+    uint32_t cp;
+    bool valid;
+    size_t n = lam_utf8_decode(text, len, &cp, &valid);
+    bool control = cp < 0x20 || (cp >= 0x7F && cp <= 0x9F) || (cp >= 0x2028 && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
+    return control ? n : 0;
+}
+
+bool lam_utf8_is_line(const void *text, size_t len)
+{
+    const uint8_t *p = text;
+    for (size_t i = 0, n; i < len; i += n) {
+        uint32_t cp;
+        bool valid;
+        n = lam_utf8_decode(p + i, len - i, &cp, &valid);
+        if (!valid || lam_utf8_control(p + i, len - i)) return false;
+    }
+    return true;
+}
+
 size_t lam_utf8_encode(uint32_t cp, uint8_t out[4])
 {
     if (cp < 0x80) {

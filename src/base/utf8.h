@@ -21,6 +21,13 @@ size_t lam_utf8_encode(uint32_t cp, uint8_t out[4]);
 /* Bytes of the longest valid prefix. */
 size_t lam_utf8_valid_prefix(const uint8_t *text, size_t len);
 
+/* Bytes of the character that text[0..len) begins with if no line of text may have it: a control character, a separator of lines, or an
+ * override or isolate of the direction of writing, by which a line shows otherwise than it reads. Else 0. */
+size_t lam_utf8_control(const uint8_t *text, size_t len);
+
+/* Valid UTF-8 without such characters. */
+bool lam_utf8_is_line(const void *text, size_t len);
+
 /* True if text[0..len) is the beginning of a character, valid so far, that lacks bytes (len 1..3). */
 bool lam_utf8_is_partial(const uint8_t *text, size_t len);
 

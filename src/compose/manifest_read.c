@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "compose/faults.h"
 #include "compose/identity.h"
 #include "compose/manifest.h"
@@ -60,12 +61,9 @@ static const char *read_text(struct reading *r, const char *where, const json_t 
         lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be a text that is not empty");
         return NULL;
     }
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "holds a control character");
-            return NULL;
-        }
-    return text;
+    if (lam_utf8_is_line(text, strlen(text))) return text;
+    lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "holds a control character");
+    return NULL;
 }
 
 bool lam_is_digest(const char *text)

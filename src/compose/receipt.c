@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "compose/manifest.h"
 #include "compose/trust.h"
 
@@ -50,10 +51,7 @@ static bool are_figures(const json_t *value, int depth)
 static bool is_line(const json_t *value)
 {
     const char *text = json_string_value(value);
-    if (!text || !*text || strlen(text) != json_string_length(value) || strlen(text) > MOST_BY) return false;
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) return false;
-    return true;
+    return text && *text && strlen(text) == json_string_length(value) && strlen(text) <= MOST_BY && lam_utf8_is_line(text, strlen(text));
 }
 
 /* Only these members, and all but those behind a '?'. */
@@ -143,14 +141,18 @@ lam_code lam_receipt_make(const char *id, const char *figures, const char *by, c
     json_t *numbers;
     struct lam_str text = {0};
     *json = NULL;
+    if (by && lam_utf8_valid_prefix((const uint8_t *)by, strlen(by)) != strlen(by))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "receipt: \"by\" is not UTF-8");
     LAM_TRY(lam_json_parse(figures, strlen(figures), "figures", &numbers, err));
     lam_code code = check_figures_of(numbers, id, err);
     if (code != LAM_OK) {
         json_decref(numbers);
         return code;
     }
-    json_t *statement = json_pack("{s:s,s:s,s:s*,s:o}", "type", RECEIPT_TYPE, "composition_id", id, "by", by, "figures", numbers);
-    if (!statement) return LAM_RAISE(err, LAM_E_ARGUMENT, "receipt: a text that is not UTF-8, or out of memory");
+    /* "s*" would leave out a text for which memory lacks. */
+    json_t *statement = json_pack("{s:s,s:s,s:o}", "type", RECEIPT_TYPE, "composition_id", id, "figures", numbers);
+    statement = lam_json_whole(statement, by ? json_object_set_new(statement, "by", json_string(by)) : 0);
+    if (!statement) return LAM_RAISE(err, LAM_E_NO_MEMORY, "receipt");
     code = finish(statement, key, &text, err);
     if (code == LAM_OK) *json = text.data;
     else lam_str_release(&text);

@@ -5,10 +5,7 @@
 
 bool lam_name_is_clean(const char *bytes, size_t len)
 {
-    const uint8_t *p = (const uint8_t *)bytes;
-    for (size_t i = 0; i < len; i++)
-        if (p[i] < 0x20 || p[i] == 0x7F) return false;
-    return len > 0 && lam_utf8_valid_prefix(p, len) == len;
+    return len > 0 && lam_utf8_is_line(bytes, len);
 }
 
 int lam_name_compare(const char *a, size_t a_len, const char *b, size_t b_len)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True if bytes[len] is not empty, is well-formed UTF-8 (RFC 3629), and holds no control character (below U+0020, U+007F). */
+/* True if bytes[len] is not empty, is well-formed UTF-8 (RFC 3629), and would stand in one line of text as it reads (lam_utf8_is_line). */
 bool lam_name_is_clean(const char *bytes, size_t len);
 
 /* Order by unsigned bytes, a prefix before what it begins: <0, 0, >0. */

@@ -79,8 +79,10 @@ lam_code lam_adapter_set_name(struct lam_adapter_import *import, const char *tex
         lam_str_release(&clean);
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "the adapter's name");
     }
-    for (size_t i = 0; i < clean.len; i++)
-        if ((unsigned char)clean.data[i] < 0x20 || clean.data[i] == 0x7f || clean.data[i] == '/') clean.data[i] = '_';
+    for (size_t i = 0; i < clean.len; i++) {
+        size_t control = lam_utf8_control((const uint8_t *)clean.data + i, clean.len - i);
+        if (control || clean.data[i] == '/') memset(clean.data + i, '_', control ? control : 1);
+    }
     size_t n = clean.len < MAX_NAME ? clean.len : MAX_NAME;
     n = lam_utf8_valid_prefix((const uint8_t *)clean.data, n);
     bool usable = n > 0 && !(n <= 2 && memcmp(clean.data, "..", n) == 0);

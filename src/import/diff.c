@@ -19,6 +19,12 @@
 
 /* ---- whether the two belong together ---- */
 
+/* Takes the text over. */
+static lam_code warn(struct lam_diff *d, json_t *text, lam_error *err)
+{
+    return json_array_append_new(d->warnings, text) == 0 ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "warnings");
+}
+
 /* What a configuration may differ in: the order of rows and the norms' offset are undone here, a tied head is compared with its own
  * matrix, and the context is a limit of no effect on what is computed. */
 static lam_code compare_configs(struct lam_diff *d, lam_error *err)
@@ -41,8 +47,8 @@ static lam_code compare_configs(struct lam_diff *d, lam_error *err)
         return LAM_RAISE(err, LAM_E_UNSUPPORTED, "the configurations differ in %s, which no adapter can change", key);
     }
     if (d->config.n_context != d->tuned_config.n_context)
-        json_array_append_new(d->warnings, json_sprintf("the tuned model is for %u positions, the base for %u: the adapter cannot say so",
-                                                        d->tuned_config.n_context, d->config.n_context));
+        return warn(d, json_sprintf("the tuned model is for %u positions, the base for %u: the adapter cannot say so",
+                                    d->tuned_config.n_context, d->config.n_context), err);
     return LAM_OK;
 }
 
@@ -54,7 +60,7 @@ static lam_code compare_texts(struct lam_diff *d, lam_error *err)
     LAM_TRY(lam_adapter_compare_vocabulary(d->tuned->vocab, d->tuned->vocab_bytes, &vocab, err));
     const json_t *ours = json_object_get(d->base->metadata, "chat_template"), *theirs = json_object_get(d->tuned->metadata, "chat_template");
     if ((ours || theirs) && !json_equal(ours, theirs))
-        json_array_append_new(d->warnings, json_string("the tuned model has another chat template, which an adapter does not carry"));
+        return warn(d, json_string("the tuned model has another chat template, which an adapter does not carry"), err);
     return LAM_OK;
 }
 

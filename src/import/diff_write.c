@@ -1,8 +1,10 @@
 /* Writing a difference as an adapter, and telling what it holds. */
 #include "base/alloc.h"
 #include "base/cursor.h"
+#include "base/json.h"
 #include "import/diff.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "tensor/encode.h"
 
 #include <stdlib.h>
@@ -155,22 +157,23 @@ static json_t *modules_json(const struct lam_diff *d)
     const struct lam_diff_item **sorted = lam_alloc(d->n_items, sizeof *sorted);
     json_t *list = json_array(), *last = NULL;
     size_t n = 0;
+    int failed = !sorted || !list;
     for (size_t i = 0; sorted && i < d->n_items; i++)
         if (is_written(&d->items[i])) sorted[n++] = &d->items[i];
     if (sorted) qsort(sorted, n, sizeof *sorted, by_name);
-    for (size_t i = 0; sorted && i < n; i++) {
+    for (size_t i = 0; !failed && i < n; i++) {
         if (i == 0 || strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) {
             last = json_pack("{s:s}", "name", sorted[i]->name);
-            json_array_append_new(list, last);
+            failed |= json_array_append_new(list, last);
         }
-        if (sorted[i]->left) {
-            json_object_set_new(last, "rank", json_integer(sorted[i]->rank));
-            json_object_set_new(last, "alpha", json_real(sorted[i]->rank));
-            json_object_set_new(last, "scaling", json_string("alpha/r"));
+        if (!failed && sorted[i]->left) {
+            failed |= json_object_set_new(last, "rank", json_integer(sorted[i]->rank));
+            failed |= json_object_set_new(last, "alpha", json_real(sorted[i]->rank));
+            failed |= json_object_set_new(last, "scaling", json_string("alpha/r"));
         }
     }
     lam_free(sorted);
-    return list;
+    return lam_json_whole(list, failed);
 }
 
 json_t *lam_diff_settings(const struct lam_diff *d)
@@ -178,14 +181,15 @@ json_t *lam_diff_settings(const struct lam_diff *d)
     const lam_diff_options *o = d->options;
     json_t *out = json_pack("{s:s,s:s,s:s,s:s}", "method", method_name(o->method), "base", d->base_digest, "tuned", d->tuned_digest, "dtype",
                             lam_dtype_info(d->dtype)->name);
-    if (out && o->method == LAM_DIFF_LORA) json_object_set_new(out, "rank", json_integer(o->rank));
-    if (out && o->density > 0.0 && o->density < 1.0) json_object_set_new(out, "density", json_real(o->density));
-    if (out && o->drop > 0.0) {
-        json_object_set_new(out, "drop", json_real(o->drop));
-        json_object_set_new(out, "seed", json_integer((json_int_t)o->seed));
-        json_object_set_new(out, "rescale", json_real(1.0 / (1.0 - o->drop)));
+    int failed = 0;
+    if (o->method == LAM_DIFF_LORA) failed |= json_object_set_new(out, "rank", json_integer(o->rank));
+    if (o->density > 0.0 && o->density < 1.0) failed |= json_object_set_new(out, "density", json_real(o->density));
+    if (o->drop > 0.0) {
+        failed |= json_object_set_new(out, "drop", json_real(o->drop));
+        failed |= json_object_set_new(out, "seed", json_integer((json_int_t)o->seed));
+        failed |= json_object_set_new(out, "rescale", json_real(1.0 / (1.0 - o->drop)));
     }
-    return out;
+    return lam_json_whole(out, failed);
 }
 
 /* The output file's name without its ending. */
@@ -193,8 +197,8 @@ static json_t *name_json(const char *out_path)
 {
     const char *name = lam_path_base(out_path), *dot = strrchr(name, '.');
     size_t len = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-    json_t *text = json_stringn(name, len < 255 ? len : 255);
-    return text && json_string_length(text) > 0 ? text : (json_decref(text), json_string("diff"));
+    len = lam_utf8_valid_prefix((const uint8_t *)name, len < 255 ? len : 255);
+    return len ? json_stringn(name, len) : json_string("diff");
 }
 
 static lam_code make_metadata(const struct lam_diff *d, const char *out_path, json_t **out, lam_error *err)
@@ -240,25 +244,22 @@ static json_t *item_json(const struct lam_diff_item *item)
                             (json_int_t)item->delta.rows, "cols", (json_int_t)item->delta.cols, "norm_base", item->base, "norm_delta",
                             item->all, "norm_kept", item->kept, "norm_rest", item->rest, "changed", (json_int_t)item->n_changed, "kept",
                             (json_int_t)item->n_kept, "relative_rest", item->all > 0.0 ? item->rest / item->all : 0.0);
-    if (out && item->left) {
-        json_object_set_new(out, "rank", json_integer(item->rank));
-        json_object_set_new(out, "iterations", json_integer(item->n_iterations));
+    int failed = 0;
+    if (item->left) {
+        failed |= json_object_set_new(out, "rank", json_integer(item->rank));
+        failed |= json_object_set_new(out, "iterations", json_integer(item->n_iterations));
     }
-    return out;
+    return lam_json_whole(out, failed);
 }
 
 json_t *lam_diff_report(const struct lam_diff *d, const char *adapter_digest)
 {
     json_t *out = lam_diff_settings(d), *list = json_array();
-    for (size_t i = 0; list && i < d->n_items; i++) json_array_append_new(list, item_json(&d->items[i]));
-    if (!out || !list) {
-        json_decref(out);
-        json_decref(list);
-        return NULL;
-    }
-    json_object_set_new(out, "adapter_digest", json_string(adapter_digest));
-    json_object_set_new(out, "tensors", list);
-    json_object_set_new(out, "unchanged", json_integer((json_int_t)d->n_unchanged));
-    json_object_set(out, "warnings", d->warnings);
-    return out;
+    int failed = 0;
+    for (size_t i = 0; i < d->n_items; i++) failed |= json_array_append_new(list, item_json(&d->items[i]));
+    failed |= json_object_set_new(out, "adapter_digest", json_string(adapter_digest));
+    failed |= json_object_set_new(out, "tensors", list);
+    failed |= json_object_set_new(out, "unchanged", json_integer((json_int_t)d->n_unchanged));
+    failed |= json_object_set(out, "warnings", d->warnings);
+    return lam_json_whole(out, failed);
 }

@@ -2,6 +2,7 @@
 #include "run/merge.h"
 #include "base/alloc.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "model/identity.h"
 #include "tensor/encode.h"
 #include "tensor/tiles.h"
@@ -54,23 +55,30 @@ static lam_code residual(void *context, size_t index, const uint8_t **bytes, lam
     return LAM_OK;
 }
 
+static json_t *adapters_json(const struct lam_composition *c)
+{
+    json_t *list = json_array();
+    int failed = 0;
+    for (size_t i = 0; i < c->n_adapters; i++)
+        failed |= json_array_append_new(list, json_pack("{s:s,s:s,s:f,s:s}", "digest", c->adapters[i]->staged->digest, "name",
+                                                        c->adapters[i]->staged->name, "weight", c->weights[i], "rule",
+                                                        c->rules[i] == LAM_RULE_REPLACE ? "replace" : "add"));
+    return lam_json_whole(list, failed);
+}
+
 /* Where it came from, for people; what the head is; and the names that an export to GGUF goes by. */
 static lam_code make_metadata(const struct lam_merging *m, json_t **out, lam_error *err)
 {
     const struct lam_composition *c = m->composition;
-    json_t *adapters = json_array(), *copy = *out = json_deep_copy(file_of(m)->metadata);
-    for (size_t i = 0; adapters && i < c->n_adapters; i++)
-        json_array_append_new(adapters, json_pack("{s:s,s:s,s:f,s:s}", "digest", c->adapters[i]->staged->digest, "name", c->adapters[i]->staged->name,
-                                                  "weight", c->weights[i], "rule", c->rules[i] == LAM_RULE_REPLACE ? "replace" : "add"));
-    json_t *merged = json_pack("{s:s,s:s,s:o}", "base", c->base->model->base_digest, "composition", c->id, "adapters", adapters);
-    json_t *source = json_object_get(copy, "source"), *names = json_object_get(json_object_get(copy, "gguf"), "tensors");
-    if (!source && copy) json_object_set_new(copy, "source", source = json_object());
-    if (!copy || !merged || json_object_set_new(source, "merged", merged) != 0 ||
-        json_object_set_new(json_object_get(copy, "config"), "tied", json_boolean(m->tied)) != 0)
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "metadata");
+    json_t *copy = *out = json_deep_copy(file_of(m)->metadata), *names = json_object_get(json_object_get(copy, "gguf"), "tensors");
+    int failed = json_object_get(copy, "source") ? 0 : json_object_set_new(copy, "source", json_object());
+    failed |= json_object_set_new(json_object_get(copy, "source"), "merged",
+                                  json_pack("{s:s,s:s,s:o}", "base", c->base->model->base_digest, "composition", c->id, "adapters",
+                                            adapters_json(c)));
+    failed |= json_object_set_new(json_object_get(copy, "config"), "tied", json_boolean(m->tied));
     for (size_t i = 0; names && i < m->n; i++)
-        if (!lam_slm_find(file_of(m), m->tensors[i].name)) json_array_append_new(names, json_string(m->tensors[i].name));
-    return LAM_OK;
+        if (!lam_slm_find(file_of(m), m->tensors[i].name)) failed |= json_array_append_new(names, json_string(m->tensors[i].name));
+    return failed ? LAM_RAISE(err, LAM_E_NO_MEMORY, "metadata") : LAM_OK;
 }
 
 static lam_code write_slm(struct lam_merging *m, struct lam_slm_out *out, const json_t *metadata, const char *path, lam_error *err)
@@ -119,10 +127,12 @@ static lam_code write_gguf(struct lam_merging *m, const char *path, lam_error *e
 {
     struct lam_str part = {0};
     if (!lam_str_printf(&part, "%s.merging.slm", path)) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s", path);
-    lam_code code = write_base(m, part.data, err);
+    bool free = !lam_path_exists(part.data);
+    lam_code code = free ? write_base(m, part.data, err)
+                         : LAM_RAISE(err, LAM_E_CONFLICT, "%s is in the way; remove it if it is what a killed merge left", part.data);
     if (code == LAM_OK) code = check_written(m, part.data, err);
     if (code == LAM_OK) code = lam_export_gguf(part.data, path, &m->progress_options, err);
-    lam_remove_file(part.data, NULL);
+    if (free) lam_remove_file(part.data, NULL);
     lam_str_release(&part);
     return code;
 }

@@ -1,5 +1,6 @@
 /* What a merged base consists of, and what is told of it. */
 #include "base/alloc.h"
+#include "base/json.h"
 #include "run/merge.h"
 #include "tensor/decode.h"
 #include "tensor/encode.h"
@@ -213,21 +214,23 @@ static json_t *tensor_json(const struct lam_merge_tensor *t)
 {
     const struct lam_merge_sums *s = &t->sums;
     json_t *out = json_pack("{s:s,s:s}", "tensor", t->name, "type", lam_dtype_info(t->dtype)->name);
-    if (out && t->slot) {
-        json_object_set_new(out, "relative_error", json_real(sqrt(part(s->error, s->exact))));
-        json_object_set_new(out, "relative_change", json_real(sqrt(part(s->change, s->exact))));
-        json_object_set_new(out, "error_to_change", json_real(sqrt(part(s->error, s->change))));
-        json_object_set_new(out, "change_lost", json_real(s->change > 0.0 ? 1.0 - s->kept / s->change : 0.0));
-        if (t->dtype != t->wanted) json_object_set_new(out, "wanted", json_string(lam_dtype_info(t->wanted)->name));
-        if (t->matrix->residual.n) json_object_set_new(out, "residuals_dropped", json_integer(t->matrix->residual.n));
+    int failed = 0;
+    if (t->slot) {
+        failed |= json_object_set_new(out, "relative_error", json_real(sqrt(part(s->error, s->exact))));
+        failed |= json_object_set_new(out, "relative_change", json_real(sqrt(part(s->change, s->exact))));
+        failed |= json_object_set_new(out, "error_to_change", json_real(sqrt(part(s->error, s->change))));
+        failed |= json_object_set_new(out, "change_lost", json_real(s->change > 0.0 ? 1.0 - s->kept / s->change : 0.0));
+        if (t->dtype != t->wanted) failed |= json_object_set_new(out, "wanted", json_string(lam_dtype_info(t->wanted)->name));
+        if (t->matrix->residual.n) failed |= json_object_set_new(out, "residuals_dropped", json_integer(t->matrix->residual.n));
     }
-    return out;
+    return lam_json_whole(out, failed);
 }
 
 json_t *lam_merge_report(const struct lam_merging *m)
 {
     json_t *list = json_array();
     size_t n_copied = 0;
+    int failed = 0;
     struct lam_merge_sums all = {0};
     for (size_t i = 0; i < m->n; i++) {
         const struct lam_merge_tensor *t = &m->tensors[i];
@@ -235,10 +238,11 @@ json_t *lam_merge_report(const struct lam_merging *m)
             n_copied++;
             continue;
         }
-        json_array_append_new(list, tensor_json(t));
+        failed |= json_array_append_new(list, tensor_json(t));
         all.exact += t->sums.exact, all.change += t->sums.change, all.error += t->sums.error, all.kept += t->sums.kept;
     }
     bool untied = m->composition->base->model->config.tied && !m->tied;
+    list = lam_json_whole(list, failed);
     return json_pack("{s:s,s:s,s:s,s:o,s:I,s:b,s:f,s:f,s:f}", "base", m->composition->base->model->base_digest, "composition_id",
                      m->composition->id, "base_digest", m->base_digest, "tensors", list, "copied", (json_int_t)n_copied, "untied", untied,
                      "relative_error", sqrt(part(all.error, all.exact)), "error_to_change", sqrt(part(all.error, all.change)), "change_lost",

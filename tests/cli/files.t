@@ -188,6 +188,38 @@ While another one imports, one waits and says so; Ctrl-C ends the wait.
   > end 130
   > STEPS
 
+What a command reads it does not write over, wherever it is named: by an option, or by the manifest that is the model.
+
+  $ lamina compose stories.slm -a oz.slm -o stack.json -q; lamina receipt keygen me -q > keygen
+  > lamina receipt make stack.json --figures a=1 --key me-private.pem -o r.json; echo '{"a": 1}' > figures.json
+  > for f in oz.slm stories.slm stack.json; do for c in "logits stack.json -p Once -o" "merge stack.json -o" "receipt make stack.json --figures a=1 -o" \
+  >  "run stack.json --raw -p Once -n 1 --save-session"; do lamina $c $f -q 2>&1 > /dev/null | grep -c "$f is read from and cannot be written to (LAM_E_CONFLICT)"; done; done | sort | uniq -c | tr -s ' '
+   12 1
+  $ lamina run stories.slm -a oz.slm --raw -p Once -n 1 --save-session oz.slm -q > /dev/null
+  lamina: oz.slm is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina receipt make stack.json --figures figures.json -o figures.json
+  lamina: figures.json is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina receipt make stack.json --figures a=1 --key me-private.pem -o me-private.pem
+  lamina: me-private.pem is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina compose stack.json --receipt r.json -o r.json
+  lamina: r.json is read from and cannot be written to (LAM_E_CONFLICT)
+  [1]
+  $ lamina compose stack.json --receipt r.json -o stack.json -q; lamina check stack.json | head -1
+  nothing is wrong
+
+A file that is there stays as it was until the new one is whole.
+
+  $ for c in "logits stories.slm --token-ids 1,2,3,4" "receipt make stack.json --figures a=1"; do echo good > kept
+  >  (trap '' XFSZ; ulimit -f 0; lamina $c -q -o kept > /dev/null 2>&1 | cat); cat kept; lamina $c -q -o kept > /dev/null; grep -c good kept; done; ls | grep kept
+  good
+  0
+  good
+  0
+  kept
+
 Nor is a pipe or a device replaced by a session's file.
 
   $ mkfifo pipe; lamina run stories.gguf --raw -p Once -n 1 -q --save-session pipe > /dev/null; test -p pipe && echo still a pipe

@@ -115,7 +115,7 @@ Receipts.
   verified by me
   $ lamina receipt check signed.json stories.slm 2>&1 | grep -o 'LAM_E_[A-Z_]*'
   LAM_E_WRONG_COMPOSITION
-  $ sed 's/12.5/12.4/' signed.json > changed.json; lamina receipt check changed.json 2>&1 | grep -o 'LAM_E_[A-Z_]*'
+  $ sed 's/:12\.5/:12.4/' signed.json > changed.json; lamina receipt check changed.json 2>&1 | grep -o 'LAM_E_[A-Z_]*'
   LAM_E_DIGEST
   $ lamina compose moved/both.json --receipt hash.json --receipt signed.json -o moved/both.json -q
   $ cat > standing << 'END'

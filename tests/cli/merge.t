@@ -38,6 +38,9 @@ GGUF, types, refusals.
   lamina: where to? give -o FILE, a .slm or .gguf
   lamina merge --help tells more.
   [2]
+  $ echo mine > m.gguf.merging.slm; lamina merge s.slm -a oz.slm -o m.gguf; cat m.gguf.merging.slm
+  lamina: m.gguf.merging.slm is in the way; remove it if it is what a killed merge left (LAM_E_CONFLICT)
+  mine
   $ ls x.slm
   ls: cannot access 'x.slm': No such file or directory
   [2]
