@@ -57,7 +57,7 @@ static lam_code add_receipts(const struct options *o, lam_manifest *m, struct te
 
 /* What the digests of base and adapters are made of. */
 struct parts {
-    char base[4][LAM_DIGEST_TEXT], adapters[MAX_ADAPTERS][4][LAM_DIGEST_TEXT];
+    char base[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], adapters[MAX_ADAPTERS][LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT];
 };
 
 static lam_code add_parts(const struct opened *all, lam_manifest_adapter *adapters, struct parts *p, lam_manifest *m, lam_error *err)
@@ -70,7 +70,8 @@ static lam_code add_parts(const struct opened *all, lam_manifest_adapter *adapte
         code = lam_cache_open_adapter(adapters[i].file, all->base_path, all->info.base_digest, &options, &file, NULL, err);
         if (code == LAM_OK) code = lam_manifest_parts(file.path, p->adapters[i], err);
         lam_cache_release(&file);
-        adapters[i].parts = (lam_adapter_parts_text){p->adapters[i][0], p->adapters[i][1], p->adapters[i][2], p->adapters[i][3]};
+        adapters[i].parts = (lam_adapter_parts_text){.method = p->adapters[i][0], .modules = p->adapters[i][1], .factors = p->adapters[i][2],
+                                                     .activation = p->adapters[i][3], .alphas = p->adapters[i][4]};
     }
     return code;
 }

@@ -520,7 +520,8 @@ static const struct {
      "made for another model, or saved under other names: tensors that match no module of the base (2): base_model.model.transformer.h.0.attn.c_attn.lora_A.weight", NULL},
     {"transposed, square", ONLY_Q, Q ".lora_A.weight F32 64x4\n" Q ".lora_B.weight F32 4x64", LAM_E_TRANSPOSED, "A [64, 4] and B [4, 64]", NULL},
     {"transposed", ONLY_V, V ".lora_A.weight F32 64x4\n" V ".lora_B.weight F32 4x32", LAM_E_TRANSPOSED, "attn_v", NULL},
-    {"B transposed", ONLY_V, V ".lora_A.weight F32 4x64\n" V ".lora_B.weight F32 4x32", LAM_E_TRANSPOSED, "attn_v", NULL},
+    {"B transposed", ONLY_V, V ".lora_A.weight F32 4x64\n" V ".lora_B.weight F32 4x32", LAM_E_TRANSPOSED_B, "of which B is transposed", NULL},
+    {"A transposed", ONLY_V, V ".lora_A.weight F32 64x4\n" V ".lora_B.weight F32 32x4", LAM_E_TRANSPOSED, "of which A is transposed", NULL},
     {"ambiguous", "\"r\": 64, \"target_modules\": [\"layers.0.self_attn.q_proj\"]", Q ".lora_A.weight F32 64x64\n" Q ".lora_B.weight F32 64x64",
      LAM_E_AMBIGUOUS, "square (64)", NULL},
     {"wrong width", ONLY_V, V ".lora_A.weight F32 4x60\n" V ".lora_B.weight F32 32x4", LAM_E_SHAPE, "A [4, 60] and B [32, 4]; blk.0.attn_v takes A "

@@ -1,13 +1,16 @@
 /* tests/data/fixtures/identity.json on the code that composes: its canonical texts and digests, what must and what must not change an identity,
- * and its faults, each refused by lam_manifest_check, which `lamina run` and `lamina check` call, and by the loader. Its slots, kernels,
- * requests and generation counters belong to a server, which Lamina does not have yet; its caches to tests/test_kv_compat.c. */
+ * and its faults, each with a code of its own: those of bases and adapters refused by lam_manifest_check, which `lamina run` and `lamina check`
+ * call, those of caches by lam_session_restore. Its slots, shards, requests and generation counters belong to a server, which Lamina does
+ * not have yet. The last test prints how many of each there are. */
 #define _XOPEN_SOURCE 700
 
 #include "adapter_case.h"
 #include "fixture.h"
 
 #include "base/json.h"
+#include "cache/rows.h"
 #include "lamina/manifest.h"
+#include "lamina/reuse.h"
 #include "tensor/half.h"
 
 #include <unistd.h>
@@ -27,6 +30,9 @@ static json_t *load(void)
 }
 
 static json_t *at(const json_t *value, const char *key) { return json_object_get(value, key); }
+
+/* What was shown, of how many the fixture has. */
+static struct { size_t values, records, states; } shown;
 
 /* ---- its digests, by our canonical JSON ---- */
 
@@ -185,10 +191,89 @@ static void test_its_digests(void **state)
         json_array_foreach(at(variant, "patch"), k, p) patch(f, json_string_value(at(p, "field")), at(p, "to"));
         rebuild(f, changed);
         if (!json_equal(changed, at(variant, "ids"))) fail_msg("%s", variants[i]);
+        assert_int_equal(json_array_size(at(variant, "same")) + json_array_size(at(variant, "changed")), json_object_size(ids));
+        json_array_foreach(at(variant, "same"), k, p) assert_true(json_equal(at(changed, json_string_value(p)), at(ids, json_string_value(p))));
+        json_array_foreach(at(variant, "changed"), k, p) assert_false(json_equal(at(changed, json_string_value(p)), at(ids, json_string_value(p))));
         json_decref(changed);
         json_decref(f);
     }
+    shown.values += 6; /* ids, canonical_text, the variants */
     json_decref(ids);
+    json_decref(all);
+}
+
+/* The fixture's factors as tensors of a file, in binary16. */
+static void take_factor(const json_t *matrix, struct case_tensor *t)
+{
+    size_t r, c, n = 0;
+    json_t *row, *value;
+    json_array_foreach(matrix, r, row) json_array_foreach(row, c, value) {
+        uint16_t half = lam_f32_to_f16((float)json_number_value(value));
+        memcpy(t->bytes + 2 * n++, &half, sizeof half);
+    }
+    t->dtype = LAM_F16;
+    t->rows = (uint32_t)json_array_size(matrix);
+    t->cols = (uint32_t)json_array_size(json_array_get(matrix, 0));
+}
+
+/* Scalars and bytes of its adapter, as `lamina inspect` tells them; a wrong ledger is another number. */
+static void test_ledger(void **state)
+{
+    (void)state;
+    json_t *all = load(), *modules = at(at(at(all, "fixture"), "adapter"), "modules"), *told, *t, *dim, *fault;
+    char *folder = test_make_folder(), path[600], *text;
+    struct adapter_case *c = calloc(1, sizeof *c);
+    json_int_t scalars = 0, bytes = 0;
+    size_t i, k;
+    lam_error err;
+    assert_non_null(c);
+    snprintf(path, sizeof path, "%s/case.slm", folder);
+    case_lora(c, ZEROS, 8, 8);
+    for (i = 0; i < 4; i++) take_factor(at(json_array_get(modules, i / 2), i % 2 ? "B" : "A"), &c->tensors[i]);
+    case_write(c, path);
+    assert_ok(lam_inspect(path, true, &text, &err), err);
+    assert_ok(lam_json_parse(text, strlen(text), "inspect", &told, &err), err);
+    lam_memory_free(text);
+    json_array_foreach(at(told, "tensors"), i, t) {
+        json_int_t product = 1;
+        json_array_foreach(at(t, "dims"), k, dim) product *= json_integer_value(dim);
+        scalars += product;
+        bytes += json_integer_value(at(t, "bytes"));
+    }
+    assert_int_equal(scalars, json_integer_value(at(at(all, "expected"), "adapter_scalars")));
+    assert_int_equal(bytes, json_integer_value(at(at(all, "expected"), "adapter_bytes")));
+    shown.values += 2;
+    json_array_foreach(at(all, "negatives"), i, fault) {
+        if (strcmp(json_string_value(at(fault, "id")), "id-29") != 0) continue;
+        assert_int_equal(bytes, json_integer_value(at(at(fault, "mutate"), "from")));
+        assert_int_not_equal(bytes, json_integer_value(at(at(fault, "mutate"), "to")));
+        shown.records++;
+    }
+    json_decref(told);
+    json_decref(c->metadata);
+    free(c);
+    test_remove_folder(folder);
+    json_decref(all);
+}
+
+/* A key of cached rows may name none of what the fixture leaves out of it. */
+static void test_key_excludes(void **state)
+{
+    (void)state;
+    json_t *all = load(), *name;
+    struct lam_row_contract here, read;
+    lam_error err;
+    size_t i;
+    lam_row_contract_here(ZEROS, 2, LAM_KV_F16, "", &here);
+    json_array_foreach(at(at(all, "expected"), "prefix_key_excludes"), i, name) {
+        json_t *key = lam_row_contract_json(&here);
+        assert_ok(lam_row_contract_read(key, &read, &err), err);
+        set(key, json_string_value(name), "here");
+        if (lam_row_contract_read(key, &read, &err) != LAM_E_KV_KEY_PLACE) fail_msg("%s: %s", json_string_value(name), err.message);
+        json_decref(key);
+    }
+    assert_int_equal(i, 8);
+    shown.values++;
     json_decref(all);
 }
 
@@ -361,7 +446,7 @@ static void bytes(struct subject *s)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Ours of each fault of the fixture. 13 and 14 are the two factors of one fault; 7 and 11 the two fields of one record. */
+/* Ours of each fault of the fixture; without a function: of a cache, see test_cache_faults. */
 static const struct {
     const char *id;
     fault_fn fault;
@@ -370,12 +455,21 @@ static const struct {
     {"id-01", base_weights, LAM_E_BASE_WEIGHTS}, {"id-02", base_config, LAM_E_BASE_CONFIG}, {"id-03", base_layout, LAM_E_BASE_LAYOUT},
     {"id-04", base_targets, LAM_E_BASE_TARGETS}, {"id-05", other_base, LAM_E_WRONG_BASE}, {"id-06", method, LAM_E_METHOD},
     {"id-07", config, LAM_E_ADAPTER_MODULES}, {"id-08", twin, LAM_E_DUPLICATE}, {"id-09", disorder, LAM_E_ORDER}, {"id-10", rank, LAM_E_RANK},
-    {"id-11", alpha, LAM_E_ADAPTER_MODULES}, {"id-12", width, LAM_E_SHAPE}, {"id-13", turned_a, LAM_E_TRANSPOSED},
-    {"id-14", turned_b, LAM_E_TRANSPOSED}, {"id-15", bytes, LAM_E_DIGEST}, {"id-16", factors, LAM_E_ADAPTER_FACTORS}, {"id-17", role, LAM_E_FORMAT},
-    {"id-18", activation, LAM_E_ADAPTER_ACTIVATION},
+    {"id-11", alpha, LAM_E_ADAPTER_ALPHA}, {"id-12", width, LAM_E_SHAPE}, {"id-13", turned_a, LAM_E_TRANSPOSED},
+    {"id-14", turned_b, LAM_E_TRANSPOSED_B}, {"id-15", bytes, LAM_E_DIGEST}, {"id-16", factors, LAM_E_ADAPTER_FACTORS}, {"id-17", role, LAM_E_FORMAT},
+    {"id-18", activation, LAM_E_ADAPTER_ACTIVATION}, {"id-26", NULL, LAM_E_IDENTITY}, {"id-27", NULL, LAM_E_KV_NAMESPACE},
 };
-/* Of a server: kernels and their shards, requests, slots, counters; of the cache of keys and values: see the head of this file. */
-static const char *const elsewhere[] = {"id-19", "id-20", "id-21", "id-22", "id-23", "id-24", "id-25", "id-26", "id-27", "id-28"};
+#define N_OURS (sizeof ours / sizeof *ours)
+
+/* Of a server, which does not exist yet: nothing here holds a thing that they could befall. */
+static const struct {
+    const char *id, *what;
+} elsewhere[] = {
+    {"id-19", "factors that a kernel packed for its shard"}, {"id-20", "output ranges of shards"}, {"id-21", "a request's binding"},
+    {"id-22", "a request's attempt"}, {"id-23", "an adapter's slot"}, {"id-24", "a slot's generation"}, {"id-25", "a pointer table's generation"},
+    {"id-28", "counters of several owners"},
+};
+#define N_ELSEWHERE (sizeof elsewhere / sizeof *elsewhere)
 
 static void no_change(struct adapter_case *c) { (void)c; }
 
@@ -383,55 +477,118 @@ static void test_faults(void **state)
 {
     (void)state;
     struct real r;
-    char base_parts[4][LAM_DIGEST_TEXT], parts[4][LAM_DIGEST_TEXT];
+    char base_parts[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], parts[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT];
     struct ids sound;
     lam_error err;
     real_open(&r);
     real_ids(&r, NULL, &sound);
     assert_ok(lam_manifest_parts(r.f.base_path, base_parts, &err), err);
     assert_ok(lam_manifest_parts(r.path, parts, &err), err);
-    for (size_t i = 0; i < sizeof ours / sizeof *ours + 1; i++) {
+    for (size_t i = 0; i < N_OURS + 1; i++) {
         struct subject s = {.r = &r, .m = {.base_digest = r.info.base_digest, .tokenizer_digest = r.info.tokenizer_digest, .n_adapters = 1,
                             .base_parts = {base_parts[0], base_parts[1], base_parts[2], base_parts[3]}},
-                            .adapter = {.digest = sound.adapter, .file = "case", .weight = 1.0, .parts = {parts[0], parts[1], parts[2], parts[3]}}};
+                            .adapter = {.digest = sound.adapter, .file = "case", .weight = 1.0,
+                                        .parts = {parts[0], parts[1], parts[2], parts[3], parts[4]}}};
         const char *path = r.path;
         lam_fault_list faults = {0};
+        if (i < N_OURS && !ours[i].fault) continue;
         rewrite(&s, no_change);
-        if (i < sizeof ours / sizeof *ours) ours[i].fault(&s);
+        if (i < N_OURS) ours[i].fault(&s);
         s.m.adapters = &s.adapter;
         lam_code code = lam_manifest_check(&s.m, r.f.base_path, &path, &faults, &err);
-        bool found = false;
-        for (size_t k = 0; k < faults.n; k++) found |= i < sizeof ours / sizeof *ours && faults.items[k].code == ours[i].code;
-        if (i == sizeof ours / sizeof *ours) assert_int_equal(code, LAM_OK);
-        else if (code == LAM_OK || !found) fail_msg("%s: %s, %s", ours[i].id, lam_code_name(code), err.message);
+        lam_code want = i < N_OURS ? ours[i].code : LAM_OK; /* the first fault's; that it is another file then, too, comes after it */
+        if (code != want) fail_msg("%s: %s, %s", i < N_OURS ? ours[i].id : "sound", lam_code_name(code), code == LAM_OK ? "" : err.message);
+        shown.states += i < N_OURS;
         lam_fault_list_release(&faults);
     }
     real_close(&r);
 }
 
-/* No fault of the state is passed over. */
-static void test_every_fault_has_its_place(void **state)
+/* Rows of another adapter, and of another tenant. */
+static void test_cache_faults(void **state)
 {
     (void)state;
+    struct real r;
+    lam_error err;
+    lam_adapter *a;
+    lam_composition *c;
+    char path[600];
+    real_open(&r);
+    case_lora(r.c, r.info.base_digest, r.info.d_model, r.d_v);
+    case_write(r.c, r.path);
+    json_decref(r.c->metadata);
+    assert_ok(lam_adapter_load(r.f.base, r.path, false, &a, &err), err);
+    assert_ok(lam_compose(r.f.base, &a, (double[]){1.0}, 1, NULL, &c, &err), err);
+    lam_composition *bare;
+    assert_ok(lam_compose(r.f.base, NULL, NULL, 0, NULL, &bare, &err), err);
+    lam_session *s = fixture_session(c, 16), *t;
+    snprintf(path, sizeof path, "%s/rows.session", r.f.folder);
+    assert_ok(lam_session_isolate(s, "tenant-blue", &err), err);
+    assert_ok(lam_session_feed(s, (const uint32_t[]){11, 12, 99, 100}, 4, NULL, NULL, &err), err);
+    assert_ok(lam_session_save(s, path, &err), err);
+    lam_session_free(s);
+    for (size_t i = 0; i < N_OURS; i++) {
+        if (ours[i].fault) continue;
+        bool adapter = strcmp(ours[i].id, "id-26") == 0;
+        lam_restore_options options = {.salt = adapter ? "tenant-blue" : "tenant-red"};
+        assert_int_equal(lam_session_restore(adapter ? bare : c, path, &options, &t, &err), ours[i].code);
+        assert_null(t);
+        shown.states++;
+    }
+    assert_ok(lam_session_restore(c, path, &(lam_restore_options){.salt = "tenant-blue"}, &t, &err), err);
+    lam_session_free(t);
+    lam_composition_free(bare);
+    lam_composition_free(c);
+    lam_adapter_unload(a);
+    real_close(&r);
+}
+
+static void test_codes_are_distinct(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_OURS; i++)
+        for (size_t k = 0; k < i; k++)
+            if (ours[i].code == ours[k].code) fail_msg("%s and %s have one code", ours[k].id, ours[i].id);
+}
+
+/* After all others: no fault is passed over. An entry of "expected" counts once, however many numbers it has. */
+static void test_count(void **state)
+{
+    (void)state;
+    static const char *const of_shards[] = {"local_scalars", "local_bytes", "cluster_bytes"};
     json_t *all = load(), *fault;
-    size_t i, n = 0, later = 0;
+    size_t i, records = 0, states = 0, later = 0, values = json_object_size(at(all, "expected"));
     json_array_foreach(at(all, "negatives"), i, fault) {
         const char *id = json_string_value(at(fault, "id"));
-        bool found = strcmp(json_string_value(at(fault, "surface")), "state") != 0;
-        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++)
-            if (strcmp(ours[k].id, id) == 0) found = true, n++;
-        for (size_t k = 0; k < sizeof elsewhere / sizeof *elsewhere; k++)
-            if (strcmp(elsewhere[k], id) == 0) found = true, later++;
+        bool found = false;
+        if (strcmp(json_string_value(at(fault, "surface")), "record") == 0) {
+            records++;
+            continue;
+        }
+        states++;
+        for (size_t k = 0; k < N_OURS; k++) found |= strcmp(ours[k].id, id) == 0;
+        for (size_t k = 0; k < N_ELSEWHERE; k++)
+            if (strcmp(elsewhere[k].id, id) == 0) found = true, later++, print_message("%s waits for a server: %s\n", id, elsewhere[k].what);
         if (!found) fail_msg("%s: %s", id, json_string_value(at(fault, "error")));
     }
-    assert_int_equal(n, 18);
-    assert_int_equal(later, 10);
+    for (i = 0; i < 3; i++) {
+        assert_non_null(at(at(all, "expected"), of_shards[i]));
+        print_message("%s waits for shards\n", of_shards[i]);
+    }
+    print_message("id-30 waits for shards: their bytes\n");
+    print_message("identity.json    positive entries %zu of %zu   faults of records %zu of %zu   faults of states %zu of %zu\n", shown.values, values,
+                  shown.records, records, shown.states, states);
+    assert_int_equal(shown.values + 3, values);
+    assert_int_equal(shown.records + 1, records);
+    assert_int_equal(shown.states + later, states);
+    assert_true(states == 28 && later == N_ELSEWHERE);
     json_decref(all);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_digests), cmocka_unit_test(test_relations), cmocka_unit_test(test_faults),
-                                       cmocka_unit_test(test_every_fault_has_its_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_digests), cmocka_unit_test(test_ledger), cmocka_unit_test(test_key_excludes),
+                                       cmocka_unit_test(test_relations), cmocka_unit_test(test_faults), cmocka_unit_test(test_cache_faults),
+                                       cmocka_unit_test(test_codes_are_distinct), cmocka_unit_test(test_count)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const char whole[] =
     "\"tokenizer\":{\"digest\":\"" B "\"},\"template\":{\"digest\":\"" C "\"},"
     "\"adapters\":[{\"digest\":\"" A "\",\"name\":\"one\",\"file\":\"one.slm\",\"weight\":0.5,\"rule\":\"replace\","
     "\"waiver\":{\"adapter_digest\":\"" A "\",\"base_digest\":\"" A "\"},\"accept_tokenizer\":true,"
-    "\"parts\":{\"method\":\"lora\",\"modules\":\"" A "\",\"factors\":\"" B "\",\"activation\":\"" C "\"}},"
+    "\"parts\":{\"method\":\"lora\",\"modules\":\"" A "\",\"factors\":\"" B "\",\"activation\":\"" C "\",\"alphas\":\"" B "\"}},"
     "{\"digest\":\"" B "\",\"file\":\"../two\"}],"
     "\"module_owners\":{\"blk.0.attn_q\":\"" B "\"},\"policy\":\"materialize\",\"module_policies\":{\"blk.1.ffn_up\":\"dual\"},"
     "\"numeric_contract\":\"nc1\",\"kv_format\":\"i8\",\"window_policy\":\"model\",\"memory_budget\":1000000,\"receipts\":[{\"b\":1,\"a\":2}]}";
@@ -57,6 +57,7 @@ static void test_every_field(void **state)
     assert_true(m->adapters[0].weight == 0.5 && m->adapters[0].rule == LAM_STACK_REPLACE && m->adapters[0].waived);
     assert_true(m->adapters[0].accept_tokenizer);
     assert_string_equal(m->adapters[0].parts.method, "lora");
+    assert_string_equal(m->adapters[0].parts.alphas, B);
     assert_string_equal(m->adapters[1].file, "folder/../two");
     assert_true(m->adapters[1].weight == 1.0 && m->adapters[1].rule == LAM_STACK_ADD && !m->adapters[1].waived);
     assert_int_equal(m->n_owners, 1);

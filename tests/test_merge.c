@@ -241,7 +241,7 @@ static void test_refusals(void **state)
         lam_merge_options options;
         lam_policy policy;
         lam_code code;
-    } cases[] = {{GOLDEN "llama-gqa", GOLDEN "methods/llama-gqa/alora", {.strict = false}, LAM_POLICY_MATERIALIZE, LAM_E_METHOD},
+    } cases[] = {{GOLDEN "llama-gqa", GOLDEN "methods/llama-gqa/alora", {.strict = false}, LAM_POLICY_MATERIALIZE, LAM_E_MERGE_ACTIVATED},
                  {GOLDEN "llama-gqa", GOLDEN "methods/llama-gqa/lora", {.strict = false}, LAM_POLICY_DUAL, LAM_E_ARGUMENT},
                  {GOLDEN "llama-gqa", GOLDEN "methods/llama-gqa/lora", {.dtype = "q9"}, LAM_POLICY_MATERIALIZE, LAM_E_ARGUMENT},
                  {GOLDEN "llama-k/llama-k-kmix.gguf", GOLDEN "methods/llama-k/dora", {.strict = true}, LAM_POLICY_MATERIALIZE, LAM_E_DTYPE}};

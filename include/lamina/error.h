@@ -58,7 +58,7 @@ typedef enum lam_code {
     LAM_E_UNBOUND = 62,      /* bound to no base, and no waiver was given */
     LAM_E_UNMATCHED = 63,    /* tensors or modules that the base does not have */
     LAM_E_MISSING_PAIR = 64, /* A without B, or B without A */
-    LAM_E_TRANSPOSED = 65,   /* factors lie the other way round */
+    LAM_E_TRANSPOSED = 65,   /* A, both factors, a vector or a matrix lie the other way round */
     LAM_E_AMBIGUOUS = 66,    /* a square factor pair whose orientation nothing tells */
     LAM_E_RANK = 67,         /* rank 0, or ranks that disagree */
     LAM_E_TOKENIZER = 68,    /* the adapter brings tokens or a tokenizer of its own */
@@ -69,7 +69,7 @@ typedef enum lam_code {
     LAM_E_BASE_LAYOUT = 74,  /* … names, types, shapes or layout of its tensors */
     LAM_E_BASE_CONFIG = 75,  /* … what of its configuration enters the computation */
     LAM_E_BASE_TARGETS = 76, /* … which matrix a module's name means */
-    LAM_E_ADAPTER_MODULES = 77, /* another adapter than the manifest's: modules, ranks, alphas or scaling rules differ */
+    LAM_E_ADAPTER_MODULES = 77, /* another adapter than the manifest's: modules, ranks or scaling rules differ */
     LAM_E_ADAPTER_FACTORS = 78, /* … its tensors */
     LAM_E_ADAPTER_ACTIVATION = 79, /* … which rows it acts on */
 
@@ -79,6 +79,11 @@ typedef enum lam_code {
     LAM_E_TEMPLATE = 82,     /* chat template missing, unknown or failing */
     LAM_E_PRETOKENIZER = 83, /* a pre-tokenizer that we do not know */
 
+    /* adapters and compositions, too */
+    LAM_E_TRANSPOSED_B = 90, /* of a pair of factors B alone lies the other way round */
+    LAM_E_ADAPTER_ALPHA = 91, /* another adapter than the manifest's: its alphas differ, and so its scale */
+    LAM_E_MERGE_ACTIVATED = 92, /* an activated adapter cannot be merged: it acts on some rows only */
+
     /* sessions */
     LAM_E_CONTEXT = 100,     /* the context is full */
     LAM_E_INVOCATION = 101,  /* an activated adapter's invocation is not in the history */
@@ -86,6 +91,7 @@ typedef enum lam_code {
     LAM_E_IDENTITY = 103,    /* a saved session belongs to another composition */
     LAM_E_BASE_FALLBACK = 104, /* it was computed with the base in an adapter's place, which was not asked for */
     LAM_E_NO_TOKENS = 105,   /* rows without tokens: nothing about them can be derived */
+    LAM_E_BEAMS = 106,       /* more than one continuation at a time was asked for (beam search) */
 
     /* cached rows (keys and values) that may not be used for those that are needed */
     LAM_E_KV_TOKENS = 120, /* cached rows differ in their tokens */
@@ -93,7 +99,7 @@ typedef enum lam_code {
     LAM_E_KV_BASE = 122, /* cached rows differ in their base */
     LAM_E_KV_EXECUTION = 123, /* other operators acted on cached rows */
     LAM_E_KV_REVISION = 124, /* an adapter of the same name has other bytes */
-    LAM_E_KV_GRAPH = 125, /* cached rows: another revision of the dependency graph */
+    LAM_E_KV_GRAPH = 125, /* cached rows: another revision of the same dependency graph */
     LAM_E_KV_CLOSURE_NARROW = 126, /* cached rows: their closure lacks something that they depend on */
     LAM_E_KV_CLOSURE_WIDE = 127, /* cached rows: their closure has something that they do not depend on */
     LAM_E_KV_DEPTH = 128, /* cached rows: another number of layers */
@@ -117,7 +123,12 @@ typedef enum lam_code {
     LAM_E_KV_RELABELLED = 146, /* cached rows: published under other operators than acted on them */
     LAM_E_KV_TAINT = 147, /* cached rows: published as the base's, though an adapter acted on them */
     LAM_E_KV_PARENT = 148, /* cached rows: the rows before them are gone or changed */
-    LAM_E_KV_SUFFIX = 149 /* cached rows: published with some layers only */
+    LAM_E_KV_SUFFIX = 149, /* cached rows: published with some layers only */
+    LAM_E_KV_GRAPH_LAYOUT = 150, /* cached rows: blocks that are connected otherwise */
+    LAM_E_KV_OWNER = 151, /* cached rows: their file lacks something of the session that owns them */
+    LAM_E_KV_HIDDEN = 152, /* cached rows: other weights made what enters a layer: K and V are not what comes out here */
+    LAM_E_KV_PROJECTION = 153, /* cached rows: other weights made a layer's K or V, of the same that enters it */
+    LAM_E_KV_HEAD = 154 /* cached rows: other weights made the logits, of the same K and V */
 } lam_code;
 
 typedef struct lam_error {

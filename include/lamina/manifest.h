@@ -12,6 +12,7 @@ extern "C" {
 
 #define LAM_MANIFEST_MAX_BYTES ((size_t)1 << 20)
 #define LAM_MANIFEST_MAX_ADAPTERS 64
+#define LAM_MANIFEST_PARTS 5
 
 /* ---- faults ---- */
 
@@ -35,6 +36,7 @@ typedef struct lam_base_parts_text {
 typedef struct lam_adapter_parts_text {
     const char *method; /* its name */
     const char *modules, *factors, *activation;
+    const char *alphas; /* of the modules: where they differ, the modules do, and only this is told */
 } lam_adapter_parts_text;
 
 typedef struct lam_manifest_adapter {
@@ -79,8 +81,8 @@ LAM_API lam_code lam_manifest_read(const char *path, lam_manifest **out, lam_fau
 LAM_API void lam_manifest_free(lam_manifest *manifest);
 
 /* The parts of the .slm at path, in the order of the structures above: of a base weights, layout, config, targets; of an adapter method,
- * modules, factors, activation. Errors are those of the file. */
-LAM_API lam_code lam_manifest_parts(const char *path, char out[4][LAM_DIGEST_TEXT], lam_error *err);
+ * modules, factors, activation, alphas; "" for the fifth of a base. Errors are those of the file. */
+LAM_API lam_code lam_manifest_parts(const char *path, char out[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], lam_error *err);
 
 /* The canonical JSON of a manifest that is to lie at path (files become relative to its folder) → *json, freed with lam_memory_free.
  * LAM_E_ARGUMENT for what lam_manifest_read would refuse, named. */

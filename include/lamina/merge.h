@@ -20,7 +20,7 @@ typedef struct lam_merge_options {
  * be of the policy materialize in every module. A tied head is untied unless both sides come out alike.
  * *report (may be NULL): a JSON object as text, freed with lam_memory_free: the new base's digest, and for every changed matrix what encoding
  * lost (docs/adapters.md).
- * LAM_E_METHOD for activated adapters, whose rows differ by position; LAM_E_UNSUPPORTED for a bias that the architecture has no place for;
+ * LAM_E_MERGE_ACTIVATED for adapters that act on some rows only; LAM_E_UNSUPPORTED for a bias that the architecture has no place for;
  * LAM_E_ARGUMENT, LAM_E_DTYPE, LAM_E_NON_FINITE, LAM_E_DIGEST, LAM_E_CHANGED, LAM_E_CANCELLED, LAM_E_NO_SPACE, LAM_E_IO, LAM_E_NO_MEMORY; for .gguf
  * also those of lam_export_gguf. No file is left after one. */
 LAM_API lam_code lam_merge(lam_composition *composition, const char *out_path, const lam_merge_options *options, char **report, lam_error *err);

@@ -45,8 +45,8 @@ LAM_API lam_code lam_receipt_make(const char *composition_id, const char *figure
                                   lam_error *err);
 
 /* text[len] against a composition (NULL: any) and a trust list (NULL: empty). LAM_E_SIGNATURE for a signature that is not its key's, which is
- * named; LAM_E_DIGEST for a wrong hash; LAM_E_WRONG_COMPOSITION, naming both ids; LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_FORMAT,
- * LAM_E_LIMIT, LAM_E_NO_MEMORY. */
+ * named; LAM_E_DIGEST for a wrong hash; LAM_E_WRONG_COMPOSITION, naming both ids; LAM_E_UNSUPPORTED for an algorithm that is
+ * not ed25519; LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_FORMAT, LAM_E_LIMIT, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_receipt_check(const char *text, size_t len, const char *composition_id, const lam_trust *trust, lam_receipt_info *out,
                                    lam_error *err);
 

@@ -52,7 +52,9 @@ typedef struct lam_restore_options {
 } lam_restore_options;
 /* A new session as the saved one was. options may be NULL. Damaged files: LAM_E_MAGIC, LAM_E_VERSION, LAM_E_TRUNCATED, LAM_E_GAP, LAM_E_DIGEST,
  * LAM_E_FORMAT, LAM_E_TOKEN, LAM_E_NON_FINITE, LAM_E_UNKNOWN_FIELD; another identity: LAM_E_IDENTITY, LAM_E_KV_REVISION (an adapter of
- * the same name with other bytes), LAM_E_KV_BASE … LAM_E_KV_LOGITS (lamina/error.h) for what differs in its rows; LAM_E_CONTEXT, LAM_E_NO_MEMORY, LAM_E_IO. */
+ * the same name with other bytes), LAM_E_KV_BASE … LAM_E_KV_LOGITS and LAM_E_KV_GRAPH_LAYOUT (lamina/error.h) for what differs in its rows;
+ * LAM_E_KV_OWNER for a description that lacks what goes on with them. The last row is computed anew: LAM_E_KV_HIDDEN, LAM_E_KV_PROJECTION,
+ * LAM_E_KV_HEAD if other bits come out than the file has, and what lam_session_step raises. LAM_E_CONTEXT, LAM_E_NO_MEMORY, LAM_E_IO. */
 LAM_API lam_code lam_session_restore(lam_composition *composition, const char *path, const lam_restore_options *options, lam_session **out,
                                      lam_error *err);
 
@@ -78,6 +80,8 @@ typedef enum lam_draft {
 typedef struct lam_generate_options {
     lam_draft draft;
     size_t n_draft;       /* tokens guessed at a time at most, fewer after wrong guesses; LAM_MAX_DRAFT at most; 0: 7 */
+    size_t n_beams;       /* continuations that are kept at a time: 0 or 1. A session is one history, and its activated adapters act from one
+                           * place in it, so more (beam search) is LAM_E_BEAMS */
 } lam_generate_options;
 
 typedef struct lam_generate_report {
@@ -87,7 +91,7 @@ typedef struct lam_generate_report {
 } lam_generate_report;
 
 /* lam_generate with options (may be NULL) and a report (may be NULL). Tokens, text and logits are the same with any of them: a token is
- * always drawn from its own logits, with its own draw. LAM_E_ARGUMENT for options that are not acceptable. */
+ * always drawn from its own logits, with its own draw. LAM_E_ARGUMENT for options that are not acceptable, LAM_E_BEAMS. */
 LAM_API lam_code lam_generate_with(lam_session *session, const lam_sampling *sampling, const lam_generate_options *options, size_t max_tokens,
                                    lam_text_fn on_text, void *context, lam_generate_report *report, lam_error *err);
 

@@ -43,12 +43,22 @@ static lam_code check_text(lam_code code, const char *what, const char *want, co
     return LAM_RAISE(err, code, "cached rows: %s is \"%s\", not \"%s\"", what, have, want);
 }
 
+/* A revision is "<layout>_v<number>": how the parts of a block are connected, and which account of it the closure follows. */
+static lam_code check_graph(const char *want, const char *have, lam_error *err)
+{
+    size_t layout = strcspn(want, "_");
+    if (strncmp(want, have, layout + 1) != 0)
+        return LAM_RAISE(err, LAM_E_KV_GRAPH_LAYOUT, "cached rows: their graph is \"%s\", with blocks that are connected otherwise than in \"%s\"",
+                         have, want);
+    return check_text(LAM_E_KV_GRAPH, "the revision of their dependency graph", want, have, err);
+}
+
 static lam_code check_contract(const struct lam_row_contract *want, const struct lam_row_contract *have, lam_error *err)
 {
     if (strcmp(want->name_space, have->name_space) != 0) /* whose they are is not for others to read */
         return LAM_RAISE(err, LAM_E_KV_NAMESPACE, "cached rows belong to another namespace");
     LAM_TRY(check_text(LAM_E_KV_BASE, "their base", want->base_digest, have->base_digest, err));
-    LAM_TRY(check_text(LAM_E_KV_GRAPH, "the revision of their dependency graph", want->graph_revision, have->graph_revision, err));
+    LAM_TRY(check_graph(want->graph_revision, have->graph_revision, err));
     LAM_TRY(check_closure("their own layer", want->same_layer, have->same_layer, err));
     LAM_TRY(check_closure("earlier layers", want->earlier_layers, have->earlier_layers, err));
     if (want->layers != have->layers)
@@ -157,8 +167,9 @@ static lam_code read_graph(const json_t *graph, struct lam_row_contract *out, la
 /* Places and owners: they change while rows stay the same. */
 static bool names_a_place(const char *key)
 {
-    static const char *const keys[] = {"request_id", "catalog_alias", "slot", "slot_generation", "pointer_generation", "block_ids",
-                                       "sampling_policy", "worker", "path", "thread"};
+    static const char *const keys[] = {"request_id", "attempt", "catalog_alias", "catalog_path", "adapter_name", "slot", "slot_index",
+                                       "slot_generation", "pointer_generation", "block_ids", "sampling_policy", "rng_offset", "worker",
+                                       "path", "thread"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;

@@ -132,7 +132,7 @@ static lam_code shape_code(const struct module_scan *m, int part, const struct l
     uint32_t rows, cols;
     part_shape(m, part, &rows, &cols);
     if ((part != LAM_PART_A && part != LAM_PART_B) || e->n_dims != 2) return LAM_E_SHAPE;
-    if (e->dims[0] == rows && e->dims[1] == cols) return LAM_E_TRANSPOSED;
+    if (e->dims[0] == rows && e->dims[1] == cols) return part == LAM_PART_B ? LAM_E_TRANSPOSED_B : LAM_E_TRANSPOSED;
     bool by_row = (part == LAM_PART_A) != (m->target->role == LAM_ROLE_EMBEDDING); /* the rank counts rows */
     return e->dims[by_row ? 0 : 1] == (by_row ? cols : rows) ? LAM_E_RANK : LAM_E_SHAPE;
 }
@@ -299,7 +299,6 @@ static void check_file(struct scan *s, const lam_manifest_adapter *entry, char d
     }
     check_method(s);
     check_binding(s, entry->waived);
-    lam_check_adapter_parts(s->file, &entry->parts, s->label, s->faults);
     check_bytes(s);
     check_activation(s);
     if (lam_adapter_digest(s->file, digest, &err) != LAM_OK) {
@@ -310,6 +309,7 @@ static void check_file(struct scan *s, const lam_manifest_adapter *entry, char d
     if (s->used) check_modules(s);
     else fault(s, LAM_E_NO_MEMORY, "", "out of memory");
     lam_free(s->used);
+    lam_check_adapter_parts(s->file, &entry->parts, s->label, s->faults); /* what is wrong in itself comes before what is only another */
 }
 
 void lam_check_adapter(const char *path, const char *label, const struct lam_base_targets *base, const lam_manifest_adapter *entry, uint8_t *touches,

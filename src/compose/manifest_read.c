@@ -225,12 +225,13 @@ PART(part_method, method, read_text)
 PART(part_modules, modules, read_digest)
 PART(part_factors, factors, read_digest)
 PART(part_activation, activation, read_digest)
+PART(part_alphas, alphas, read_digest)
 #undef PART
 
 static void adapter_parts(struct reading *r, const char *where, const json_t *value, void *a)
 {
     static const struct field fields[] = {{"method", part_method, false}, {"modules", part_modules, false}, {"factors", part_factors, false},
-                                          {"activation", part_activation, false}};
+                                          {"activation", part_activation, false}, {"alphas", part_alphas, false}};
     READ_OBJECT(r, where, value, fields, &((struct adapter_reading *)a)->adapter->parts);
 }
 

@@ -66,10 +66,10 @@ static lam_code put_file(struct writing *w, json_t *object, const char *file, la
 }
 
 /* The parts of a digest that are stated. */
-static void put_parts(struct writing *w, json_t *object, const char *const names[4], const char *const values[4])
+static void put_parts(struct writing *w, json_t *object, const char *const names[], const char *const values[], size_t n)
 {
     json_t *parts = json_object();
-    for (size_t i = 0; i < 4; i++) put_text(w, parts, names[i], values[i]);
+    for (size_t i = 0; i < n; i++) put_text(w, parts, names[i], values[i]);
     if (json_object_size(parts)) put(w, object, "parts", parts);
     else json_decref(parts);
 }
@@ -82,7 +82,7 @@ static lam_code put_base(struct writing *w, const lam_manifest *m, json_t *root,
     lam_code code = put_file(w, base, m->base_file, err);
     const lam_base_parts_text *p = &m->base_parts;
     put_parts(w, base, (const char *const[]){"weights", "layout", "config", "targets"},
-              (const char *const[]){p->weights, p->layout, p->config, p->targets});
+              (const char *const[]){p->weights, p->layout, p->config, p->targets}, 4);
     put(w, root, "base", base);
     if (m->tokenizer_digest) put(w, root, "tokenizer", json_pack("{s:s}", "digest", m->tokenizer_digest));
     if (m->states_template)
@@ -97,8 +97,8 @@ static lam_code put_adapter(struct writing *w, const lam_manifest *m, const lam_
     put_text(w, item, "name", a->name);
     lam_code code = put_file(w, item, a->file, err);
     const lam_adapter_parts_text *p = &a->parts;
-    put_parts(w, item, (const char *const[]){"method", "modules", "factors", "activation"},
-              (const char *const[]){p->method, p->modules, p->factors, p->activation});
+    put_parts(w, item, (const char *const[]){"method", "modules", "factors", "activation", "alphas"},
+              (const char *const[]){p->method, p->modules, p->factors, p->activation, p->alphas}, LAM_MANIFEST_PARTS);
     if (a->waived)
         put(w, item, "waiver", json_pack("{s:s?,s:s?}", "adapter_digest", a->digest, "base_digest", m->base_digest));
     if (a->accept_tokenizer) put(w, item, "accept_tokenizer", json_true());

@@ -14,8 +14,24 @@ static lam_code json_part(const json_t *value, char out[LAM_DIGEST_TEXT], lam_er
     return LAM_OK;
 }
 
-/* The method by its name; modules and activation by the digest of their JSON; factors by that of names, shapes and values. */
-static lam_code adapter_parts(const struct lam_slm *file, char out[4][LAM_DIGEST_TEXT], lam_error *err)
+/* The alphas that occur, in the order of their first module. */
+static lam_code alphas_part(const json_t *modules, char out[LAM_DIGEST_TEXT], lam_error *err)
+{
+    json_t *alphas = json_array();
+    int failed = !alphas;
+    for (size_t i = 0; !failed && i < json_array_size(modules); i++) {
+        json_t *alpha = json_object_get(json_array_get(modules, i), "alpha");
+        size_t k = 0;
+        while (k < json_array_size(alphas) && json_number_value(json_array_get(alphas, k)) != json_number_value(alpha)) k++;
+        if (alpha && k == json_array_size(alphas)) failed = json_array_append_new(alphas, json_real(json_number_value(alpha)));
+    }
+    lam_code code = failed ? LAM_RAISE(err, LAM_E_NO_MEMORY, "an adapter's alphas") : json_part(alphas, out, err);
+    json_decref(alphas);
+    return code;
+}
+
+/* The method by its name; modules, activation and alphas by the digest of their JSON; factors by that of names, shapes and values. */
+static lam_code adapter_parts(const struct lam_slm *file, char out[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], lam_error *err)
 {
     const char *method = json_string_value(json_object_get(file->metadata, "method"));
     const json_t *modules = json_object_get(file->metadata, "modules"), *activation = json_object_get(file->metadata, "activation");
@@ -26,10 +42,10 @@ static lam_code adapter_parts(const struct lam_slm *file, char out[4][LAM_DIGEST
     json_t *always = json_string("always");
     lam_code code = always ? json_part(activation ? activation : always, out[3], err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "adapter digest");
     json_decref(always);
-    return code;
+    return code == LAM_OK ? alphas_part(modules, out[4], err) : code;
 }
 
-lam_code lam_file_parts(const struct lam_slm *file, char out[4][LAM_DIGEST_TEXT], lam_error *err)
+lam_code lam_file_parts(const struct lam_slm *file, char out[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], lam_error *err)
 {
     struct lam_base_parts base;
     if (file->kind == LAM_SLM_ADAPTER) return adapter_parts(file, out, err);
@@ -38,10 +54,11 @@ lam_code lam_file_parts(const struct lam_slm *file, char out[4][LAM_DIGEST_TEXT]
     strcpy(out[1], base.layout);
     strcpy(out[2], base.config);
     strcpy(out[3], base.targets);
+    out[4][0] = 0;
     return LAM_OK;
 }
 
-lam_code lam_manifest_parts(const char *path, char out[4][LAM_DIGEST_TEXT], lam_error *err)
+lam_code lam_manifest_parts(const char *path, char out[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], lam_error *err)
 {
     struct lam_slm *file;
     LAM_TRY(lam_slm_open(path, &file, err));
@@ -50,31 +67,42 @@ lam_code lam_manifest_parts(const char *path, char out[4][LAM_DIGEST_TEXT], lam_
     return code;
 }
 
-static void compare(const struct lam_slm *file, const char *const stated[4], const char *const names[4], const lam_code codes[4],
-                    const char *subject, lam_fault_list *faults)
+/* What a manifest says of one part, what the part is called, and the code of another one. */
+struct stated {
+    const char *text, *name;
+    lam_code code;
+};
+
+static void compare(const struct lam_slm *file, const struct stated *stated, size_t n, const char *subject, lam_fault_list *faults)
 {
-    char found[4][LAM_DIGEST_TEXT];
+    char found[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT];
     lam_error err;
-    if (!stated[0] && !stated[1] && !stated[2] && !stated[3]) return;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) any |= stated[i].text != NULL;
+    if (!any) return;
     if (lam_file_parts(file, found, &err) != LAM_OK) {
         lam_fault_list_add_error(faults, subject, &err);
         return;
     }
-    for (size_t i = 0; i < 4; i++)
-        if (stated[i] && strcmp(stated[i], found[i]) != 0)
-            lam_fault_list_add(faults, codes[i], subject, "its %s: %s, the manifest says %.71s", names[i], found[i], stated[i]);
+    bool other_alphas = n == LAM_MANIFEST_PARTS && stated[4].text && strcmp(stated[4].text, found[4]) != 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!stated[i].text || strcmp(stated[i].text, found[i]) == 0) continue;
+        if (i == 1 && other_alphas) continue; /* alphas are the modules': they tell it more precisely */
+        lam_fault_list_add(faults, stated[i].code, subject, "its %s: %s, the manifest says %.71s", stated[i].name, found[i], stated[i].text);
+    }
 }
 
 void lam_check_base_parts(const struct lam_slm *file, const lam_base_parts_text *p, const char *subject, lam_fault_list *faults)
 {
-    static const char *const names[] = {"weights", "tensors' layout", "configuration", "target modules"};
-    static const lam_code codes[] = {LAM_E_BASE_WEIGHTS, LAM_E_BASE_LAYOUT, LAM_E_BASE_CONFIG, LAM_E_BASE_TARGETS};
-    compare(file, (const char *const[]){p->weights, p->layout, p->config, p->targets}, names, codes, subject, faults);
+    const struct stated stated[] = {{p->weights, "weights", LAM_E_BASE_WEIGHTS}, {p->layout, "tensors' layout", LAM_E_BASE_LAYOUT},
+                                    {p->config, "configuration", LAM_E_BASE_CONFIG}, {p->targets, "target modules", LAM_E_BASE_TARGETS}};
+    compare(file, stated, 4, subject, faults);
 }
 
 void lam_check_adapter_parts(const struct lam_slm *file, const lam_adapter_parts_text *p, const char *subject, lam_fault_list *faults)
 {
-    static const char *const names[] = {"method", "modules", "factors", "activation"};
-    static const lam_code codes[] = {LAM_E_METHOD, LAM_E_ADAPTER_MODULES, LAM_E_ADAPTER_FACTORS, LAM_E_ADAPTER_ACTIVATION};
-    compare(file, (const char *const[]){p->method, p->modules, p->factors, p->activation}, names, codes, subject, faults);
+    const struct stated stated[LAM_MANIFEST_PARTS] = {
+        {p->method, "method", LAM_E_METHOD}, {p->modules, "modules", LAM_E_ADAPTER_MODULES}, {p->factors, "factors", LAM_E_ADAPTER_FACTORS},
+        {p->activation, "activation", LAM_E_ADAPTER_ACTIVATION}, {p->alphas, "alphas", LAM_E_ADAPTER_ALPHA}};
+    compare(file, stated, LAM_MANIFEST_PARTS, subject, faults);
 }

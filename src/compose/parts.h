@@ -6,7 +6,7 @@
 #include "lamina/manifest.h"
 
 /* As lam_manifest_parts, of an open file. */
-lam_code lam_file_parts(const struct lam_slm *file, char out[4][LAM_DIGEST_TEXT], lam_error *err);
+lam_code lam_file_parts(const struct lam_slm *file, char out[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], lam_error *err);
 
 /* A fault for each part that is stated and differs. */
 void lam_check_base_parts(const struct lam_slm *file, const lam_base_parts_text *stated, const char *subject, lam_fault_list *faults);

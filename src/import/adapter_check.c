@@ -79,10 +79,12 @@ static lam_code fault_shape(struct lam_adapter_import *import, const struct lam_
 {
     struct lam_faults *f = &import->faults;
     const char *tensor = m->parts[LAM_PART_A].tensor;
+    static const char *const which[] = {NULL, ", of which A is", ", of which B is", " are"};
     for (int turned = 1; turned < 4; turned++)
         if (fits(m, read_shapes(m, turned & 1, turned & 2)))
-            return lam_faults_add(f, err, LAM_E_TRANSPOSED, tensor, "factors A " SHAPE " and B " SHAPE " are transposed; %s takes "
-                                  "A [rank, %u] and B [%u, rank]", r.a_rank, r.a_in, r.b_out, r.b_rank, m->name, m->d_in, m->d_out);
+            return lam_faults_add(f, err, turned == 2 ? LAM_E_TRANSPOSED_B : LAM_E_TRANSPOSED, tensor, "factors A " SHAPE " and B " SHAPE "%s "
+                                  "transposed; %s takes A [rank, %u] and B [%u, rank]", r.a_rank, r.a_in, r.b_out, r.b_rank, which[turned],
+                                  m->name, m->d_in, m->d_out);
     bool other_vocabulary = (m->kind == LAM_MODULE_EMBEDDING && r.a_in != m->d_in && r.b_out == m->d_out) ||
                             (m->kind == LAM_MODULE_HEAD && r.b_out != m->d_out && r.a_in == m->d_in);
     if (other_vocabulary && r.a_rank == r.b_rank)

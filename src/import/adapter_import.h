@@ -78,7 +78,7 @@ lam_code lam_adapter_target_peft(struct lam_adapter_import *import, const struct
 lam_code lam_adapter_take_tokens(struct lam_adapter_import *import, const json_t *indices, lam_error *err);
 
 /* What the parts must be to one another and to the base, into import->faults: LAM_E_UNMATCHED, LAM_E_MISSING_PAIR, LAM_E_TRANSPOSED,
- * LAM_E_AMBIGUOUS, LAM_E_RANK, LAM_E_SHAPE, LAM_E_TOKENIZER, LAM_E_NON_FINITE. Sets the modules' ranks. */
+ * LAM_E_TRANSPOSED_B, LAM_E_AMBIGUOUS, LAM_E_RANK, LAM_E_SHAPE, LAM_E_TOKENIZER, LAM_E_NON_FINITE. Sets the modules' ranks. */
 lam_code lam_adapter_check(struct lam_adapter_import *import, lam_error *err);
 
 /* Drops the whole matrices and norms that equal the base's, in an adapter that has more than such; after lam_adapter_check. */

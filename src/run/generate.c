@@ -102,6 +102,8 @@ lam_code lam_generate_with(lam_session *s, const lam_sampling *sampling, const l
         return LAM_RAISE(err, LAM_E_ARGUMENT, "%zu tokens in a draft: %d are possible", options->n_draft, LAM_MAX_DRAFT);
     if (options->draft != LAM_DRAFT_NONE && options->draft != LAM_DRAFT_LOOKUP && options->draft != LAM_DRAFT_BASE)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "there is no kind %d of drafts", (int)options->draft);
+    if (options->n_beams > 1)
+        return LAM_RAISE(err, LAM_E_BEAMS, "%zu beams: a session has one history; sample from several sessions instead", options->n_beams);
     struct generation g = {.session = s, .sampling = sampling, .draft = options->draft, .on_text = on_text, .context = context,
                            .n_draft = options->n_draft ? options->n_draft : DEFAULT_DRAFT};
     g.n_next = g.n_draft;

@@ -147,8 +147,8 @@ static lam_code check(const struct lam_merging *m, lam_error *err)
     if (!known)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "type \"%.40s\": f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 and q4_64 are possible", dtype);
     if (c->n_activated)
-        return LAM_RAISE(err, LAM_E_METHOD, "adapter %s is activated by its invocation: rows before it are the base's, which one set of weights cannot "
-                         "be", lam_composition_activated(c, 0)->name);
+        return LAM_RAISE(err, LAM_E_MERGE_ACTIVATED, "adapter %s is activated by its invocation: rows before it are the base's, which one set of "
+                         "weights cannot be", lam_composition_activated(c, 0)->name);
     for (size_t i = 0; i < c->base->model->targets.n_items; i++)
         if (c->n_adapters && !(c->materialize && c->materialize[i]))
             return LAM_RAISE(err, LAM_E_ARGUMENT, "merging takes a composition of the policy materialize in every module");

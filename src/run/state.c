@@ -5,6 +5,7 @@
 #include "cache/saved.h"
 #include "run/activation.h"
 #include "run/session.h"
+#include "run/witness.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -201,6 +202,8 @@ static lam_code check_members(const json_t *d, lam_error *err)
 {
     static const char *const known[] = {"type", "composition_id", "adapters", "key", "execution", "interval_digest", "first_position",
                                         "covered_end", "complete_layers", "tokens_digest", "logits", "starts", "stale", "draws"};
+    /* Not of the rows: whose they are and where that one stood. */
+    static const char *const owner[] = {"composition_id", "adapters", "starts", "stale", "draws"};
     const char *key, *type = json_string_value(json_object_get(d, "type"));
     json_t *value;
     if (!type || strcmp(type, "lamina.session.v0") != 0) return bad("its description is of another type", err);
@@ -209,6 +212,9 @@ static lam_code check_members(const json_t *d, lam_error *err)
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
         if (i == sizeof known / sizeof *known) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "a saved session has a member that we do not know: %s", key);
     }
+    for (size_t i = 0; i < sizeof owner / sizeof *owner; i++)
+        if (!json_object_get(d, owner[i]))
+            return LAM_RAISE(err, LAM_E_KV_OWNER, "a saved session lacks \"%s\", without which nobody can go on with its rows", owner[i]);
     return LAM_OK;
 }
 
@@ -335,7 +341,9 @@ static lam_code fill(const json_t *d, const struct lam_saved *file, const lam_re
     lam_code code = check_rows(d, s, err);
     if (code == LAM_OK) code = check_logits(d, file, s, err);
     lam_pool_unlock(pool);
-    return code == LAM_OK ? read_pages(file, s, err) : code;
+    LAM_TRY(code);
+    LAM_TRY(read_pages(file, s, err));
+    return lam_witness_check(s, err);
 }
 
 static lam_code restore(lam_composition *c, const struct lam_saved *file, const json_t *d, const lam_restore_options *options,

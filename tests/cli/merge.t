@@ -30,8 +30,8 @@ GGUF, types, refusals.
   not Q\d_K, which is only read (re)
   $ lamina merge "$TESTS/golden/llama-k/llama-k-kmix.gguf" -a "$TESTS/golden/methods/llama-k/rslora" --strict -o x.slm 2>&1 | grep -o "cannot be encoded as Q._K: Q._. would be taken (LAM_E_DTYPE)"
   cannot be encoded as Q\d_K: Q\d_\d would be taken \(LAM_E_DTYPE\) (re)
-  $ lamina merge "$TESTS/golden/llama-gqa" -a "$TESTS/golden/methods/llama-gqa/alora" -o x.slm 2>&1 | grep -o "is activated by its invocation.*LAM_E_METHOD"
-  is activated by its invocation: rows before it are the base's, which one set of weights cannot be (LAM_E_METHOD
+  $ lamina merge "$TESTS/golden/llama-gqa" -a "$TESTS/golden/methods/llama-gqa/alora" -o x.slm 2>&1 | grep -o "is activated by its invocation.*LAM_E_MERGE_ACTIVATED"
+  is activated by its invocation: rows before it are the base's, which one set of weights cannot be (LAM_E_MERGE_ACTIVATED
   $ lamina merge s.slm -a oz.slm -o s.slm 2>&1 | grep -o LAM_E_CONFLICT
   LAM_E_CONFLICT
   $ lamina merge s.slm -a oz.slm
