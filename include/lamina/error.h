@@ -69,7 +69,7 @@ typedef enum lam_code {
     LAM_E_BASE_LAYOUT = 74,  /* … names, types, shapes or layout of its tensors */
     LAM_E_BASE_CONFIG = 75,  /* … what of its configuration enters the computation */
     LAM_E_BASE_TARGETS = 76, /* … which matrix a module's name means */
-    LAM_E_ADAPTER_MODULES = 77, /* another adapter than the manifest's: modules, ranks or scaling rules differ */
+    LAM_E_ADAPTER_MODULES = 77, /* another adapter than the manifest's: modules, ranks, alphas or scaling rules differ */
     LAM_E_ADAPTER_FACTORS = 78, /* … its tensors */
     LAM_E_ADAPTER_ACTIVATION = 79, /* … which rows it acts on */
 

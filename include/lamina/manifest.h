@@ -36,7 +36,7 @@ typedef struct lam_base_parts_text {
 typedef struct lam_adapter_parts_text {
     const char *method; /* its name */
     const char *modules, *factors, *activation;
-    const char *alphas; /* of the modules: where they differ, the modules do, and only this is told */
+    const char *alphas; /* of the modules: where they differ, the modules do too */
 } lam_adapter_parts_text;
 
 typedef struct lam_manifest_adapter {

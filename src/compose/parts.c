@@ -67,9 +67,11 @@ lam_code lam_manifest_parts(const char *path, char out[LAM_MANIFEST_PARTS][LAM_D
     return code;
 }
 
-/* What a manifest says of one part, what the part is called, and the code of another one. */
+/* What a manifest says of a part (its place in lam_file_parts), what it is called, and the code of another one. */
 struct stated {
-    const char *text, *name;
+    const char *text;
+    size_t part;
+    const char *name;
     lam_code code;
 };
 
@@ -84,25 +86,26 @@ static void compare(const struct lam_slm *file, const struct stated *stated, siz
         lam_fault_list_add_error(faults, subject, &err);
         return;
     }
-    bool other_alphas = n == LAM_MANIFEST_PARTS && stated[4].text && strcmp(stated[4].text, found[4]) != 0;
     for (size_t i = 0; i < n; i++) {
-        if (!stated[i].text || strcmp(stated[i].text, found[i]) == 0) continue;
-        if (i == 1 && other_alphas) continue; /* alphas are the modules': they tell it more precisely */
-        lam_fault_list_add(faults, stated[i].code, subject, "its %s: %s, the manifest says %.71s", stated[i].name, found[i], stated[i].text);
+        const struct stated *s = &stated[i];
+        if (s->text && strcmp(s->text, found[s->part]) != 0)
+            lam_fault_list_add(faults, s->code, subject, "its %s: %s, the manifest says %.71s", s->name, found[s->part], s->text);
     }
 }
 
 void lam_check_base_parts(const struct lam_slm *file, const lam_base_parts_text *p, const char *subject, lam_fault_list *faults)
 {
-    const struct stated stated[] = {{p->weights, "weights", LAM_E_BASE_WEIGHTS}, {p->layout, "tensors' layout", LAM_E_BASE_LAYOUT},
-                                    {p->config, "configuration", LAM_E_BASE_CONFIG}, {p->targets, "target modules", LAM_E_BASE_TARGETS}};
-    compare(file, stated, 4, subject, faults);
+    const struct stated stated[] = {
+        {p->weights, 0, "weights", LAM_E_BASE_WEIGHTS}, {p->layout, 1, "tensors' layout", LAM_E_BASE_LAYOUT},
+        {p->config, 2, "configuration", LAM_E_BASE_CONFIG}, {p->targets, 3, "target modules", LAM_E_BASE_TARGETS}};
+    compare(file, stated, sizeof stated / sizeof *stated, subject, faults);
 }
 
 void lam_check_adapter_parts(const struct lam_slm *file, const lam_adapter_parts_text *p, const char *subject, lam_fault_list *faults)
 {
-    const struct stated stated[LAM_MANIFEST_PARTS] = {
-        {p->method, "method", LAM_E_METHOD}, {p->modules, "modules", LAM_E_ADAPTER_MODULES}, {p->factors, "factors", LAM_E_ADAPTER_FACTORS},
-        {p->activation, "activation", LAM_E_ADAPTER_ACTIVATION}, {p->alphas, "alphas", LAM_E_ADAPTER_ALPHA}};
-    compare(file, stated, LAM_MANIFEST_PARTS, subject, faults);
+    const struct stated stated[] = { /* alphas before the modules, which hold them: the smaller tells more */
+        {p->method, 0, "method", LAM_E_METHOD}, {p->alphas, 4, "alphas", LAM_E_ADAPTER_ALPHA},
+        {p->modules, 1, "modules", LAM_E_ADAPTER_MODULES}, {p->factors, 2, "factors", LAM_E_ADAPTER_FACTORS},
+        {p->activation, 3, "activation", LAM_E_ADAPTER_ACTIVATION}};
+    compare(file, stated, sizeof stated / sizeof *stated, subject, faults);
 }

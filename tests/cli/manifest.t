@@ -64,7 +64,8 @@ All that is wrong with a manifest is told.
 Another file than the one that was meant.
 
   $ cp oz.slm oz-right; cp shakespeare.slm oz.slm; lamina run moved/both.json -p Hi 2>&1 | sed 's/sha256:[0-9a-f]*/ID/g'
-  lamina: stack: 4 faults; the first: adapter 1, oz.slm: its modules: ID, the manifest says ID (LAM_E_ADAPTER_MODULES)
+  lamina: stack: 5 faults; the first: adapter 1, oz.slm: its alphas: ID, the manifest says ID (LAM_E_ADAPTER_ALPHA)
+    LAM_E_ADAPTER_ALPHA    adapter 1, oz.slm           its alphas: ID, the manifest says ID
     LAM_E_ADAPTER_MODULES  adapter 1, oz.slm           its modules: ID, the manifest says ID
     LAM_E_ADAPTER_FACTORS  adapter 1, oz.slm           its factors: ID, the manifest says ID
     LAM_E_DIGEST           adapter 1, oz.slm           is ID, the manifest names ID
