@@ -141,8 +141,8 @@ $(B)/tests/soak: $(B)/tests/soak.o $(B)/tests/support.o $(B)/liblamina.a
 	@echo '  LD  $@'
 	@$(CC) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
-# Tests that hold parsers to a memory bound (tests/alloc_meter.h), or take memory away from them.
-$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+# Tests that hold something to a memory bound (tests/alloc_meter.h), or take memory away.
+$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
 include arm/arm.mk

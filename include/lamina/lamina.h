@@ -103,6 +103,8 @@ typedef struct lam_adapter_info {
     size_t n_no_effect;          /* modules whose B is all zero */
     size_t staged_bytes;
     bool bound;
+    const uint32_t *invocation;  /* [n_invocation], borrowed: the tokens from which on an activated adapter acts; NULL: it always does */
+    size_t n_invocation;
 } lam_adapter_info;
 LAM_API void lam_adapter_describe(const lam_adapter *adapter, lam_adapter_info *out);
 
@@ -301,15 +303,22 @@ typedef struct lam_adapter_report {
                                   * call's. One block with its texts, freed with lam_memory_free; NULL otherwise */
     size_t n_faults;
 } lam_adapter_report;
-/* A PEFT folder or a llama.cpp LoRA GGUF → out_path, an adapter .slm bound to the base at base_path. report may be NULL. */
+/* A PEFT folder, a llama.cpp LoRA GGUF, or an adapter .slm that is bound to no base (one that is bound is LAM_E_ARGUMENT or
+ * LAM_E_WRONG_BASE) → out_path, an adapter .slm bound to the base at base_path. report may be NULL. */
 LAM_API lam_code lam_import_adapter(const char *source, const char *base_path, const char *out_path,
                                     const lam_import_options *options, lam_adapter_report *report, lam_error *err);
 /* A base .slm → GGUF. For a base that came from GGUF the tensor bytes equal the original's. */
 LAM_API lam_code lam_export_gguf(const char *base_path, const char *out_path, const lam_import_options *options, lam_error *err);
 
 /* What lies at path → *json, an object as text, freed with lam_memory_free: kind, digests, configuration, tensor types, and every
- * tensor if tensors is true. Weights are not read. Errors are those of the file. */
+ * tensor if tensors is true; of a saved session (lamina/reuse.h) its sizes, digests and ids. Weights are not read. Errors are those of the
+ * file. */
 LAM_API lam_code lam_inspect(const char *path, bool tensors, char **json, lam_error *err);
+
+/* An empty file beside path, open for writing as *fd, for a program to fill and to rename to path when it is whole: *name, freed with
+ * lam_memory_free. While fd is open the file is held; those of the same path that nobody holds, left by a program that was killed, are
+ * removed. LAM_E_ARGUMENT if path is a device or a pipe, LAM_E_NOT_FOUND, LAM_E_NO_SPACE, LAM_E_IO, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_output_create(const char *path, char **name, int *fd, lam_error *err);
 
 /* Hashes every byte of a .slm against its own tree; root (may be NULL) gets the file_root. A root proves nothing if it came with
  * the bytes: compare it with one from elsewhere. LAM_E_DIGEST names the damaged piece. */

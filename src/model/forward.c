@@ -30,6 +30,7 @@ struct lam_forward {
     struct lam_row *rows;
     size_t n_rows, n_wanted;
     uint32_t layer;
+    uint64_t n_plans;
 };
 
 static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
@@ -359,12 +360,15 @@ static lam_code check_tokens(const struct lam_forward *f, lam_error *err)
     return LAM_OK;
 }
 
+uint64_t lam_forward_plans(const struct lam_forward *f) { return f->n_plans; }
+
 lam_code lam_forward_run(struct lam_forward *f, struct lam_row *rows, size_t n_rows, lam_error *err)
 {
     if (n_rows == 0 || n_rows > f->max_rows)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "a plan of %zu rows; 1 to %zu are possible", n_rows, f->max_rows);
     f->rows = rows;
     f->n_rows = n_rows;
+    f->n_plans++;
     LAM_TRY(check_tokens(f, err));
     LAM_TRY(lam_attend_plan(&f->attend, rows, n_rows, err));
     for (size_t i = 0; i < n_rows; i++) {

@@ -29,4 +29,7 @@ void lam_forward_free(struct lam_forward *f);
  * failed has no meaning in its logits. */
 lam_code lam_forward_run(struct lam_forward *f, struct lam_row *rows, size_t n_rows, lam_error *err);
 
+/* How many plans were run, or begun. Nobody holds what only plans before the last of them held. */
+uint64_t lam_forward_plans(const struct lam_forward *f);
+
 #endif

@@ -46,7 +46,7 @@ void lam_adapter_describe(const lam_adapter *a, lam_adapter_info *out)
 {
     const struct lam_adapter *s = a->staged;
     *out = (lam_adapter_info){.name = s->name, .digest = s->digest, .n_modules = s->n_modules, .n_tensors = s->n_tensors,
-                              .staged_bytes = s->bytes, .bound = s->bound};
+                              .staged_bytes = s->bytes, .bound = s->bound, .invocation = s->invocation, .n_invocation = s->n_invocation};
     for (size_t i = 0; i < s->n_modules; i++) out->n_no_effect += s->modules[i].no_effect;
 }
 
@@ -242,8 +242,29 @@ const struct lam_adapter *lam_composition_activated(const struct lam_composition
     return c->adapters[c->activated[i]]->staged;
 }
 
+static void free_variant(struct lam_variant_overlay *v)
+{
+    lam_overlay_release(v->overlay);
+    lam_free(v->overlay);
+}
+
+/* Makes room for one more: those go that were used the longest ago, by no row of the plan that is being made. The first stays. */
+static void drop_variants(struct lam_composition *c)
+{
+    uint64_t plan = lam_forward_plans(c->base->forward);
+    while (c->n_variants >= LAM_MOST_VARIANTS) {
+        size_t oldest = 0;
+        for (size_t i = 1; i < c->n_variants; i++)
+            if (c->variants[i].used < plan && (oldest == 0 || c->variants[i].used < c->variants[oldest].used)) oldest = i;
+        if (oldest == 0) return;
+        free_variant(&c->variants[oldest]);
+        c->variants[oldest] = c->variants[--c->n_variants];
+    }
+}
+
 static lam_code reserve_variant(struct lam_composition *c, lam_error *err)
 {
+    drop_variants(c);
     if (c->n_variants < c->max_variants) return LAM_OK;
     size_t most = 2 * c->max_variants + 1;
     struct lam_variant_overlay *grown = lam_alloc(most, sizeof *grown);
@@ -259,6 +280,7 @@ lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, con
 {
     for (size_t i = 0; i < c->n_variants; i++)
         if (c->variants[i].active == active) {
+            c->variants[i].used = lam_forward_plans(c->base->forward);
             *out = c->variants[i].overlay;
             return LAM_OK;
         }
@@ -270,7 +292,7 @@ lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, con
         lam_free(overlay);
         return code;
     }
-    c->variants[c->n_variants++] = (struct lam_variant_overlay){active, overlay};
+    c->variants[c->n_variants++] = (struct lam_variant_overlay){active, lam_forward_plans(c->base->forward), overlay};
     *out = overlay;
     return LAM_OK;
 }
@@ -309,10 +331,7 @@ lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double
 void lam_composition_free(lam_composition *c)
 {
     if (!c || atomic_fetch_sub(&c->holders, 1) != 1) return;
-    for (size_t i = 0; i < c->n_variants; i++) {
-        lam_overlay_release(c->variants[i].overlay);
-        lam_free(c->variants[i].overlay);
-    }
+    for (size_t i = 0; i < c->n_variants; i++) free_variant(&c->variants[i]);
     for (size_t i = 0; i < c->n_adapters; i++) lam_adapter_unload(c->adapters[i]);
     lam_free(c->variants);
     lam_free(c->adapters);

@@ -71,12 +71,17 @@ struct lam_composition {
 /* The overlay of rows in which the activated adapters of a mask act: bit i stands for the i-th activated one. */
 struct lam_variant_overlay {
     uint64_t active;
+    uint64_t used;                  /* the number of the plan that last had it (lam_forward_plans) */
     struct lam_overlay *overlay;    /* owned; its address stays */
 };
 
 #define LAM_MAX_ACTIVATED 64
 
-/* Cheap after the first call with a mask. Under the lock of the engine's pool. LAM_E_NO_MEMORY. */
+/* How many overlays a composition keeps, but for those of one plan, which may be more. */
+#define LAM_MOST_VARIANTS 64
+
+/* Cheap while the mask's overlay is kept. *out lasts until the plan that is being made has been run; that of all activated adapters, as long
+ * as c. Under the lock of the engine's pool. LAM_E_NO_MEMORY. */
 lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, const struct lam_overlay **out, lam_error *err);
 size_t lam_composition_n_activated(const struct lam_composition *c);
 /* The i-th activated adapter; its invocation tells from where on it acts. */
