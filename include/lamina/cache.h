@@ -2,8 +2,9 @@
  *
  * An entry is <key>.slm and <key>.json (where it came from; its modification time is the last use). The key is SHA-256 over
  * the importer's version and real path, size, modification time and inode of every source file: no content is read to find
- * an entry. While an entry is made, <key>.lock is held: a second process waits and finds it. Least recently used entries
- * are removed when the folder would pass its limit, but none that a struct lam_cached holds. A damaged entry is made anew. */
+ * an entry, and nothing need be written to use one. While an entry is made, <key>.lock is held: a second process waits and
+ * finds it. Least recently used entries are removed when the folder would pass its limit, but none that a struct lam_cached
+ * holds. A damaged entry is made anew. */
 #ifndef LAMINA_CACHE_H
 #define LAMINA_CACHE_H
 
@@ -33,7 +34,8 @@ struct lam_cached {
 };
 
 /* source: a GGUF model or a Hugging Face folder; a .slm is given back as it is. Errors are those of lam_import_base,
- * LAM_E_LIMIT if the entry alone passes the limit, LAM_E_CHANGED if the source was written meanwhile. options may be NULL. */
+ * LAM_E_LIMIT if the entry alone passes the limit, LAM_E_CHANGED if the source was written meanwhile, LAM_E_IO, LAM_E_NOT_FOUND or
+ * LAM_E_NO_SPACE if there is no entry and the folder takes none. options may be NULL. */
 LAM_API lam_code lam_cache_open_base(const char *source, const struct lam_cache_options *options, struct lam_cached *out, lam_error *err);
 
 /* source: a PEFT folder or a llama.cpp LoRA GGUF, imported for the base at base_path with this base_digest ("sha256:…"); a

@@ -322,19 +322,23 @@ static lam_code write_about(const struct request *r, lam_error *err)
     return code;
 }
 
-/* LAM_OK and *good if the entry is there and sound; one that is damaged is removed. */
-static lam_code check_entry(const struct request *r, bool *good, lam_error *err)
+/* *good: the entry is there and sound. LAM_E_NO_MEMORY, LAM_E_IO. */
+static lam_code look(const struct request *r, bool *good, lam_error *err)
 {
     struct lam_slm *slm = NULL;
     lam_error why;
-    bool removed;
-    *good = false;
-    if (!lam_path_exists(r->slm)) return LAM_OK;
     lam_code code = lam_slm_open(r->slm, &slm, &why);
     *good = code == LAM_OK && slm->kind == (r->base_digest ? LAM_SLM_ADAPTER : LAM_SLM_BASE);
     if (code == LAM_OK) lam_slm_close(slm);
-    if (*good) return LAM_OK;
-    if (code == LAM_E_NO_MEMORY || code == LAM_E_IO) return LAM_RAISE(err, code, "%s", why.message);
+    return code == LAM_E_NO_MEMORY || code == LAM_E_IO ? LAM_RAISE(err, code, "%s", why.message) : LAM_OK;
+}
+
+/* The same; one that is damaged is removed. */
+static lam_code check_entry(const struct request *r, bool *good, lam_error *err)
+{
+    bool removed;
+    LAM_TRY(look(r, good, err));
+    if (*good || !lam_path_exists(r->slm)) return LAM_OK;
     LAM_TRY(remove_files(r->folder, r->key.text, &removed, err));
     return removed ? LAM_OK : LAM_RAISE(err, LAM_E_CONFLICT, "%s is damaged and in use", r->slm);
 }
@@ -373,9 +377,52 @@ static lam_code find_or_import(const struct request *r, struct lam_cached *out, 
     return out->was_cached ? LAM_OK : make_room(r->folder, r->key.text, info.size, r->max_bytes, err);
 }
 
-static lam_code open_request(struct request *r, struct lam_cached *out, lam_error *err)
+/* Whether somebody makes the entry, or removes it. */
+static bool is_being_made(const struct request *r)
 {
     struct lam_lock *lock = NULL;
+    lam_code code = lam_lock_try(r->lock, LAM_LOCK_SHARED, &lock, NULL);
+    lam_unlock(lock); /* if it is to be had, it was left by a process that died */
+    return code != LAM_E_NOT_FOUND && !lock;
+}
+
+/* An entry that is there, sound and not at work on is taken as it is: the folder may be one that can only be read. That nobody makes it is
+ * looked at when it is there: a source that is written meanwhile takes its entry along before the lock is given back. */
+static lam_code find_ready(const struct request *r, struct lam_cached *out, lam_error *err)
+{
+    bool good;
+    LAM_TRY(look(r, &good, err));
+    if (!good || is_being_made(r)) return LAM_OK;
+    lam_code code = lam_lock_try(r->slm, LAM_LOCK_SHARED, &out->hold, err);
+    if (code != LAM_OK || !out->hold) return code == LAM_E_NOT_FOUND ? LAM_OK : code;
+    out->was_cached = true;
+    if (lam_path_exists(r->json)) lam_touch(r->json, NULL); /* where that cannot be told, it is the older for it */
+    else write_about(r, NULL);
+    return LAM_OK;
+}
+
+/* There is no entry and none can be made: what helps. */
+static lam_code explain_folder(const struct request *r, const lam_error *why, lam_error *err)
+{
+    return LAM_RAISE(err, why->code, "%.120s: not in the cache, to which nothing can be added: %.200s; LAMINA_CACHE names another folder", r->source,
+                     why->message);
+}
+
+static lam_code make_ready(const struct request *r, struct lam_cached *out, lam_error *err)
+{
+    struct lam_lock *lock = NULL;
+    lam_error why;
+    if (lam_make_dirs(r->folder, &why) != LAM_OK) return explain_folder(r, &why, err);
+    lam_code code = take_lock(r, &lock, &why);
+    if (code == LAM_E_CANCELLED || code == LAM_E_NO_MEMORY) return LAM_RAISE(err, code, "%s", why.message);
+    if (code != LAM_OK) return explain_folder(r, &why, err);
+    code = find_or_import(r, out, err);
+    lam_unlock(lock);
+    return code;
+}
+
+static lam_code open_request(struct request *r, struct lam_cached *out, lam_error *err)
+{
     LAM_TRY(size_limit(r->options, &r->max_bytes, err));
     LAM_TRY(lam_cache_folder(r->options, &r->folder, err));
     LAM_TRY(lam_cache_key(r->source, r->base_digest, r->options && r->options->accept_tokenizer, &r->key, err));
@@ -383,12 +430,10 @@ static lam_code open_request(struct request *r, struct lam_cached *out, lam_erro
     r->json = entry_path(r->folder, r->key.text, ".json");
     r->lock = entry_path(r->folder, r->key.text, ".lock");
     if (!r->slm || !r->json || !r->lock) return no_memory(err);
-    LAM_TRY(lam_make_dirs(r->folder, err));
-    LAM_TRY(take_lock(r, &lock, err));
-    lam_code code = find_or_import(r, out, err);
-    lam_unlock(lock);
-    if (code == LAM_OK && !(out->path = lam_strdup(r->slm))) code = no_memory(err);
-    return code;
+    LAM_TRY(find_ready(r, out, err));
+    if (!out->hold) LAM_TRY(make_ready(r, out, err));
+    out->path = lam_strdup(r->slm);
+    return out->path ? LAM_OK : no_memory(err);
 }
 
 static lam_code run_request(struct request *r, struct lam_cached *out, lam_error *err)
