@@ -4,6 +4,7 @@
 #include "output.h"
 #include "progress.h"
 #include "report.h"
+#include "suggest.h"
 
 #include "lamina/cache.h"
 
@@ -46,7 +47,8 @@ static lam_code choose_output(struct import *i, lam_error *err)
     }
     lam_code code = check_not_source(i->output, i->source, err);
     if (code == LAM_OK && i->o->model) code = check_not_source(i->output, i->o->model, err);
-    return code == LAM_OK ? check_replaceable(i->output, err) : code;
+    if (code == LAM_OK) code = check_replaceable(i->output, err);
+    return code == LAM_OK ? check_ending(i->output, ".slm", err) : code;
 }
 
 static lam_code import_adapter(struct import *i, const lam_import_options *options, lam_error *err)
@@ -66,7 +68,9 @@ static lam_code import_adapter(struct import *i, const lam_import_options *optio
 
 static lam_code import(struct import *i, lam_error *err)
 {
+    static const char *const words[] = {"q4_64", "outliers", "keep", "embedding", "output", NULL};
     struct progress progress;
+    char meant[SUGGESTION];
     lam_import_options options = {.progress = progress_step, .progress_context = &progress, .quantise = i->o->quantise,
                                   .accept_tokenizer = i->o->accept_tokenizer};
     double start = now_seconds();
@@ -74,6 +78,7 @@ static lam_code import(struct import *i, lam_error *err)
     lam_code code = i->adapter ? import_adapter(i, &options, err) : lam_import_base(i->source, i->output, &options, err);
     progress_end(&progress);
     i->seconds = now_seconds() - start;
+    if (code == LAM_E_ARGUMENT && i->o->quantise) behind(err, did_you_mean(i->o->quantise, ":,=", words, meant));
     return code == LAM_OK ? LAM_OK : about(err, i->source);
 }
 
@@ -185,8 +190,11 @@ int cmd_import(struct options *o)
     if (o->n_rest != 1) return usage(o, "import takes one SOURCE");
     struct import i = {.o = o, .source = o->rest[0]};
     if (lam_source_detect(i.source, &kind, &err) != LAM_OK) return report(o, &err);
-    if (kind == LAM_SOURCE_SLM_BASE || kind == LAM_SOURCE_SLM_ADAPTER) return usage(o, "%s is a .slm already", i.source);
-    i.adapter = kind == LAM_SOURCE_GGUF_ADAPTER || kind == LAM_SOURCE_PEFT_ADAPTER;
+    bool bind = kind == LAM_SOURCE_SLM_ADAPTER;
+    if (kind == LAM_SOURCE_SLM_BASE || (bind && !o->model))
+        return usage(o, "%s is a .slm already%s", i.source, bind ? "; -m BASE binds an adapter that is bound to no base" : "");
+    if (bind && !o->output) return usage(o, "where to? give -o FILE.slm");
+    i.adapter = bind || kind == LAM_SOURCE_GGUF_ADAPTER || kind == LAM_SOURCE_PEFT_ADAPTER;
     if (i.adapter && !o->model) return usage(o, "%s is an adapter, which is bound to its base: give -m BASE", i.source);
     if (i.adapter && o->quantise) return usage(o, "%s is an adapter; --quantise is for bases", i.source);
     if (!i.adapter && o->accept_tokenizer) return usage(o, "%s is a base; --accept-tokenizer is for adapters", i.source);

@@ -18,6 +18,8 @@ static lam_code explain(const struct options *o, const char *path, lam_error *er
     about(err, path);
     if (err->code == LAM_E_LIMIT && strstr(err->message, "bytes are needed, the limit is"))
         hint(err, "raise LAMINA_CACHE_MAX, or run `lamina import SOURCE -o FILE.slm` and use FILE.slm");
+    else if (err->code == LAM_E_UNBOUND)
+        hint(err, "`lamina import ADAPTER -m BASE -o FILE.slm` binds it, --waive takes it as it is");
     else if (err->code == LAM_E_NOT_FOUND && path == o->model && first && !o->prompt && !o->token_ids && !o->n_rest)
         hint(err, "the first word is the MODEL, -p gives the prompt");
     return err->code;

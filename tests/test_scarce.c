@@ -117,6 +117,20 @@ static lam_code merge_and_diff(const struct fixture *f, char out[LAM_DIGEST_TEXT
     return code;
 }
 
+/* An adapter that is bound to no base is bound to one. */
+static lam_code bind(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_error *err)
+{
+    char bound[1024];
+    lam_adapter_report report;
+    snprintf(bound, sizeof bound, "%s/bound.slm", f->folder);
+    unlink(bound);
+    lam_code code = lam_import_adapter(METHODS "sparse.slm", f->base_path, bound, NULL, &report, err);
+    memory.on = false;
+    assert_int_equal(access(bound, F_OK) == 0, code == LAM_OK); /* all or nothing */
+    if (code == LAM_OK) memcpy(out, report.digest, LAM_DIGEST_TEXT);
+    return code;
+}
+
 /* A manifest with a signed receipt is written, read, checked. */
 static lam_code manifest(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
@@ -172,6 +186,12 @@ static void test_merge_and_diff(void **state)
     fail_each(&s, *state);
 }
 
+static void test_bind(void **state)
+{
+    static const struct stage s = {"binding", bind};
+    fail_each(&s, *state);
+}
+
 static void test_manifest(void **state)
 {
     static const struct stage s = {"a manifest", manifest};
@@ -194,6 +214,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stack), cmocka_unit_test(test_merge_and_diff), cmocka_unit_test(test_manifest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stack), cmocka_unit_test(test_merge_and_diff), cmocka_unit_test(test_bind),
+                                       cmocka_unit_test(test_manifest)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

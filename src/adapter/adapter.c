@@ -34,7 +34,7 @@ static lam_code check_binding(const struct lam_opening *o, bool waive, lam_error
     }
     if (o->adapter->bound || waive) return LAM_OK;
     if (json_array_size(bases) == 0)
-        return LAM_RAISE(err, LAM_E_UNBOUND, "%s is bound to no base; import it with -m BASE", o->path);
+        return LAM_RAISE(err, LAM_E_UNBOUND, "%s is bound to no base: import it for this base, or waive that", o->path);
     return LAM_RAISE(err, LAM_E_WRONG_BASE, "%s is bound to base %s, this base is %s", o->path,
                      json_string_value(json_array_get(bases, 0)), o->base->base_digest);
 }

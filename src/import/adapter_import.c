@@ -253,9 +253,8 @@ static lam_code import_from(struct lam_adapter_import *import, const char *path,
 {
     enum lam_source_kind kind = LAM_SOURCE_PEFT_ADAPTER;
     if (!is_peft) LAM_TRY(lam_source_detect(path, &kind, err));
-    if (kind != LAM_SOURCE_PEFT_ADAPTER && kind != LAM_SOURCE_GGUF_ADAPTER)
-        return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is %s", path,
-                         kind == LAM_SOURCE_SLM_ADAPTER ? "a .slm adapter already" : "a model, not an adapter");
+    if (kind == LAM_SOURCE_SLM_ADAPTER) return lam_adapter_bind(path, import->base_path, out_path, options, import->report, err);
+    if (kind != LAM_SOURCE_PEFT_ADAPTER && kind != LAM_SOURCE_GGUF_ADAPTER) return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is a model, not an adapter", path);
     LAM_TRY(open_base(import, err));
     import->accept_tokenizer = options && options->accept_tokenizer;
     return import_source(import, path, kind, out_path, options, err);

@@ -88,6 +88,14 @@ lam_code lam_adapter_drop_copies(struct lam_adapter_import *import, lam_error *e
 lam_code lam_adapter_write(struct lam_adapter_import *import, const char *out_path, const struct lam_import_options *options,
                            lam_error *err);
 
+/* The digest of the adapter that was just written to path; without one it is removed. */
+lam_code lam_adapter_tell_digest(const char *path, struct lam_adapter_report *report, lam_error *err);
+
+/* A .slm adapter that is bound to no base → out_path, bound to the base at base_path. LAM_E_WRONG_BASE, LAM_E_ARGUMENT if it is bound
+ * already; what lam_adapter_open raises where it does not fit. */
+lam_code lam_adapter_bind(const char *path, const char *base_path, const char *out_path, const struct lam_import_options *options,
+                          struct lam_adapter_report *report, lam_error *err);
+
 /* A tokenizer and a chat template in the adapter's folder must be the base's (rule: adapter_tokenizer.c): LAM_E_TOKENIZER, LAM_E_TEMPLATE. With
  * import->accept_tokenizer differences are warnings, and stand in import->source, "accepted". */
 lam_code lam_adapter_check_tokenizer(struct lam_adapter_import *import, const char *folder, lam_error *err);

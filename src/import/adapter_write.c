@@ -155,12 +155,13 @@ static lam_code write_all(struct adapter_writer *w, json_t **metadata, const cha
     return lam_slm_out_write(w->out, out_path, fill, w, NULL, err);
 }
 
-static lam_code digest_of(const char *path, char out[LAM_DIGEST_TEXT], lam_error *err)
+lam_code lam_adapter_tell_digest(const char *path, struct lam_adapter_report *report, lam_error *err)
 {
-    struct lam_slm *s;
-    LAM_TRY(lam_slm_open(path, &s, err));
-    lam_code code = lam_adapter_digest(s, out, err);
+    struct lam_slm *s = NULL;
+    lam_code code = lam_slm_open(path, &s, err);
+    if (code == LAM_OK) code = lam_adapter_digest(s, report->digest, err);
     lam_slm_close(s);
+    if (code != LAM_OK) lam_remove_file(path, NULL);
     return code;
 }
 
@@ -175,7 +176,5 @@ lam_code lam_adapter_write(struct lam_adapter_import *import, const char *out_pa
     json_decref(metadata);
     if (code != LAM_OK) return code;
     count(import);
-    code = digest_of(out_path, import->report->digest, err);
-    if (code != LAM_OK) lam_remove_file(out_path, NULL);
-    return code;
+    return lam_adapter_tell_digest(out_path, import->report, err);
 }
