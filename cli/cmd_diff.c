@@ -3,6 +3,7 @@
 #include "output.h"
 #include "progress.h"
 #include "report.h"
+#include "suggest.h"
 
 #include "lamina/cache.h"
 #include "lamina/diff.h"
@@ -21,38 +22,38 @@ struct diff {
 /* A number from 0 to less than or equal to 1; true too where none is given. */
 static bool read_share(const struct options *o, const char *name, const char *text, bool with_one, double *out)
 {
-    char *end;
-    if (!text) return true;
-    *out = strtod(text, &end);
-    if (end != text && !*end && *out >= 0.0 && (with_one ? *out <= 1.0 : *out < 1.0)) return true;
+    if (!text || (read_real(text, out) && *out >= 0.0 && (with_one ? *out <= 1.0 : *out < 1.0))) return true;
     usage(o, "--%s %s: 0 to %s1 are possible", name, text, with_one ? "" : "less than ");
     return false;
 }
 
 static bool read_method(struct diff *d)
 {
+    static const char *const methods[] = {"sparse", "dense", "lora", NULL};
     const char *text = d->o->method;
     unsigned long rank = 0;
-    char *end = NULL;
+    char *end = NULL, meant[SUGGESTION];
     if (!text) return usage(d->o, "how? give --method sparse, dense or lora:RANK"), false;
     if (strncmp(text, "lora:", 5) == 0 && text[5] >= '0' && text[5] <= '9') rank = strtoul(text + 5, &end, 10);
     if (strcmp(text, "sparse") == 0) d->options.method = LAM_DIFF_SPARSE;
     else if (strcmp(text, "dense") == 0) d->options.method = LAM_DIFF_DENSE;
     else if (end && !*end && rank >= 1 && rank <= 8192) d->options.method = LAM_DIFF_LORA;
-    else return usage(d->o, "--method %s: sparse, dense and lora:RANK (1 to 8192) are possible", text), false;
+    else
+        return usage(d->o, "--method %s: sparse, dense and lora:RANK (1 to 8192) are possible%s", text, did_you_mean(text, ":", methods, meant)), false;
     d->options.rank = (uint32_t)rank;
     return true;
 }
 
 static bool read_options(struct diff *d)
 {
-    static const char *const dtypes[] = {"f32", "f16", "bf16"};
+    static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
+    char meant[SUGGESTION];
     bool known = !d->o->dtype;
-    for (size_t i = 0; i < 3 && !known; i++) known = strcmp(d->o->dtype, dtypes[i]) == 0;
+    for (size_t i = 0; dtypes[i] && !known; i++) known = strcmp(d->o->dtype, dtypes[i]) == 0;
     d->options.dtype = d->o->dtype;
     d->options.seed = count_or(d->o->seed, 0);
     d->options.threads = (unsigned)count_or(d->o->threads, 0);
-    if (!known) return usage(d->o, "--dtype %s: f32, f16 and bf16 are possible", d->o->dtype), false;
+    if (!known) return usage(d->o, "--dtype %s: f32, f16 and bf16 are possible%s", d->o->dtype, did_you_mean(d->o->dtype, "", dtypes, meant)), false;
     return read_method(d) && read_share(d->o, "density", d->o->density, true, &d->options.density) &&
            read_share(d->o, "drop", d->o->drop, false, &d->options.drop);
 }
@@ -86,6 +87,7 @@ static lam_code run(struct diff *d, lam_error *err)
     lam_code code = check_not_source(d->o->output, d->base, err);
     if (code == LAM_OK) code = check_not_source(d->o->output, d->tuned, err);
     if (code == LAM_OK) code = check_replaceable(d->o->output, err);
+    if (code == LAM_OK) code = check_ending(d->o->output, ".slm", err);
     if (code != LAM_OK) return code;
     d->options.progress = progress_step;
     d->options.progress_context = &progress;

@@ -31,6 +31,7 @@ int cmd_export(struct options *o)
     double start = now_seconds();
     lam_code code = check_not_source(o->output, o->model, &err);
     if (code == LAM_OK) code = check_replaceable(o->output, &err);
+    if (code == LAM_OK) code = check_ending(o->output, ".gguf", &err);
     if (code == LAM_OK) code = export_base(o, &err);
     if (code != LAM_OK) return report(o, &err);
     double bytes = file_bytes(o->output), seconds = now_seconds() - start;

@@ -5,6 +5,7 @@
 #include "output.h"
 #include "progress.h"
 #include "report.h"
+#include "suggest.h"
 
 #include "lamina/merge.h"
 
@@ -30,8 +31,9 @@ static lam_code write(struct merge *m, lam_error *err)
 {
     struct progress progress;
     lam_merge_options options = {.dtype = m->o->dtype, .strict = m->o->strict, .progress = progress_step, .progress_context = &progress};
+    static const char *const dtypes[] = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "q4_64", NULL};
     lam_composition *composition = NULL;
-    char *text = NULL;
+    char *text = NULL, meant[SUGGESTION];
     double start = now_seconds();
     lam_code code = check_not_read(m->o, &m->all, m->o->output, err);
     if (code == LAM_OK) code = compose_materialized(m, &composition, err);
@@ -40,6 +42,7 @@ static lam_code write(struct merge *m, lam_error *err)
     code = lam_merge(composition, m->o->output, &options, &text, err);
     progress_end(&progress);
     lam_composition_free(composition);
+    if (code == LAM_E_ARGUMENT && m->o->dtype) behind(err, did_you_mean(m->o->dtype, "", dtypes, meant));
     if (code == LAM_OK) m->report = json_loads(text, 0, NULL);
     lam_memory_free(text);
     m->seconds = now_seconds() - start;
@@ -50,7 +53,8 @@ static lam_code check(const struct options *o, lam_error *err)
 {
     lam_code code = check_not_source(o->output, o->model, err);
     for (size_t i = 0; code == LAM_OK && i < o->n_adapters; i++) code = check_not_source(o->output, o->adapters[i].path, err);
-    return code == LAM_OK ? check_replaceable(o->output, err) : code;
+    if (code == LAM_OK) code = check_replaceable(o->output, err);
+    return code == LAM_OK ? check_slm_or_gguf(o->output, err) : code;
 }
 
 static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }

@@ -107,7 +107,7 @@ static lam_code begin_session(const struct opened *all, const struct options *o,
     lam_restore_options restore = {.context = context, .allow_base = o->allow_base};
     lam_code code = lam_session_restore(all->composition, o->restore_session, &restore, out, err);
     if (code == LAM_E_IDENTITY) hint(err, "name the same model, adapters and weights as when it was saved");
-    return code;
+    return code == LAM_OK ? LAM_OK : explain_feed(err);
 }
 
 static lam_code generate(struct opened *all, struct generation *g, const struct text *text, const struct tokens *tokens, lam_error *err)
@@ -144,6 +144,15 @@ static void note_surprises(const struct options *o, const struct opened *all)
              all->info.name);
 }
 
+/* That the session can be saved at the end is known before there is anything to lose. */
+static lam_code check_save(const struct options *o, const struct opened *all, lam_error *err)
+{
+    if (!o->save_session) return LAM_OK;
+    lam_code code = check_not_source(o->save_session, o->model, err);
+    if (code == LAM_OK) code = check_not_read(o, all, o->save_session, err);
+    return code == LAM_OK ? check_replaceable(o->save_session, err) : code;
+}
+
 static int complete(struct options *o, struct opened *all)
 {
     lam_error err;
@@ -151,9 +160,8 @@ static int complete(struct options *o, struct opened *all)
     struct tokens tokens = {0};
     struct generation g = {.o = o};
     (void)draft_options(o, &g.drafts); /* cmd_run has looked at it */
-    lam_code code = read_prompt(o, all, &text, &tokens, &err);
-    if (code == LAM_OK && o->save_session) code = check_not_source(o->save_session, o->model, &err);
-    if (code == LAM_OK && o->save_session) code = check_not_read(o, all, o->save_session, &err);
+    lam_code code = check_save(o, all, &err);
+    if (code == LAM_OK) code = read_prompt(o, all, &text, &tokens, &err);
     if (code == LAM_OK) note_surprises(o, all);
     g.n_prompt = tokens.n;
     process_hold_signals();
@@ -177,7 +185,7 @@ int cmd_run(struct options *o)
     if (talk && o->echo) return usage(o, "--echo needs a prompt: -p, --token-ids or standard input");
     lam_generate_options drafts;
     if (talk && (o->save_session || o->restore_session)) return usage(o, "a saved session needs a prompt: -p, --token-ids or standard input");
-    if (!draft_options(o, &drafts)) return usage(o, "--draft is lookup or base, perhaps with :N, N from 1 to %d", LAM_MAX_DRAFT);
+    if (!draft_options(o, &drafts)) return 2;
     if (!choose_model(o, 0, 0, path)) return 2;
     lam_code code = open_all(o, &all, &err);
     int status = code != LAM_OK ? report(o, &err) : talk ? chat(o, &all) : complete(o, &all);

@@ -3,11 +3,10 @@
 #include "output.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static bool same(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
@@ -39,8 +38,40 @@ lam_code check_not_source(const char *path, const char *source, lam_error *err)
 lam_code check_replaceable(const char *path, lam_error *err)
 {
     struct stat out;
-    if (stat(path, &out) != 0 || S_ISREG(out.st_mode)) return LAM_OK;
-    return fail(err, LAM_E_ARGUMENT, "%s is %s, not a file to replace", path, S_ISDIR(out.st_mode) ? "a folder" : "a device or pipe");
+    char *name;
+    int fd;
+    if (stat(path, &out) == 0 && !S_ISREG(out.st_mode))
+        return fail(err, LAM_E_ARGUMENT, "%s is %s, not a file to replace", path, S_ISDIR(out.st_mode) ? "a folder" : "a device or pipe");
+    lam_code code = lam_output_create(path, &name, &fd, err); /* no other question is answered for every kind of folder */
+    if (code != LAM_OK) return code;
+    unlink(name);
+    close(fd);
+    lam_memory_free(name);
+    return LAM_OK;
+}
+
+/* The ending of path, with its dot; "" without one. */
+static const char *ending_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    return dot && dot != name ? dot : "";
+}
+
+lam_code check_ending(const char *path, const char *written, lam_error *err)
+{
+    static const char *const others[] = {".slm", ".gguf", ".safetensors", ".json"};
+    const char *ending = ending_of(path);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(ending, others[i]) == 0 && strcasecmp(ending, written) != 0)
+            return fail(err, LAM_E_ARGUMENT, "%s: its name ends in %s, and a %s file is what is written", path, ending, written);
+    return LAM_OK;
+}
+
+lam_code check_slm_or_gguf(const char *path, lam_error *err)
+{
+    const char *ending = ending_of(path);
+    if (strcmp(ending, ".slm") == 0 || strcmp(ending, ".gguf") == 0) return LAM_OK;
+    return fail(err, LAM_E_ARGUMENT, "%s: a name that ends in .slm or .gguf is needed, which says what is written", path);
 }
 
 static lam_code fail_errno(const struct output *out, int number, lam_error *err)
@@ -51,18 +82,21 @@ static lam_code fail_errno(const struct output *out, int number, lam_error *err)
 lam_code output_open(const char *path, struct output *out, lam_error *err)
 {
     struct stat there;
-    size_t room = strlen(path) + 64;
-    bool in_place = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
-    *out = (struct output){.path = path, .temporary = in_place ? NULL : malloc(room)};
-    if (!in_place && !out->temporary) return fail_memory(err);
-    /* As the library names its own, which removes what a killed writer left. */
-    if (!in_place) snprintf(out->temporary, room, "%s.%lld-%" PRIxPTR ".part", path, (long long)time(NULL), (uintptr_t)out->temporary);
-    out->file = in_place ? fopen(path, "wb") : fopen(out->temporary, "wbx");
+    int fd;
+    *out = (struct output){.path = path};
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+        out->file = fopen(path, "wb");
+        return out->file ? LAM_OK : fail_errno(out, errno, err);
+    }
+    lam_code code = lam_output_create(path, &out->temporary, &fd, err);
+    if (code != LAM_OK) return code;
+    out->file = fdopen(fd, "wb");
     if (out->file) return LAM_OK;
-    int number = errno;
-    free(out->temporary);
+    close(fd);
+    unlink(out->temporary);
+    lam_memory_free(out->temporary);
     out->temporary = NULL;
-    return fail_errno(out, number, err);
+    return fail_memory(err);
 }
 
 lam_code output_close(struct output *out, lam_code code, lam_error *err)
@@ -72,12 +106,12 @@ lam_code output_close(struct output *out, lam_code code, lam_error *err)
     errno = 0;
     if (fflush(out->file) != 0 || ferror(out->file)) number = errno ? errno : EIO;
     if (!number && code == LAM_OK && out->temporary && fsync(fileno(out->file)) != 0) number = errno;
-    if (fclose(out->file) != 0 && !number) number = errno;
-    out->file = NULL;
     if (!number && code == LAM_OK && out->temporary && rename(out->temporary, out->path) != 0) number = errno;
+    if ((number || code != LAM_OK) && out->temporary) unlink(out->temporary);
+    if (fclose(out->file) != 0 && !number) number = errno; /* the last: nobody takes the file for a leftover before */
+    out->file = NULL;
     if (code == LAM_OK && number) code = fail_errno(out, number, err);
-    if (code != LAM_OK && out->temporary) unlink(out->temporary);
-    free(out->temporary);
+    lam_memory_free(out->temporary);
     out->temporary = NULL;
     return code;
 }

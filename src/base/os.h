@@ -25,6 +25,10 @@ void lam_unmap_file(struct lam_mapping *m);
 /* LAM_E_CHANGED if the path or the open inode no longer is what was mapped (length, inode, device or times). */
 lam_code lam_mapping_check(const struct lam_mapping *m, lam_error *err);
 
+/* An empty file beside path, open for writing as *fd, that is to be renamed to it: *name, freed with lam_free. While it is open it is held:
+ * what nobody holds of the same path, as a killed program leaves it, is removed here. LAM_E_ARGUMENT if path is a device or a pipe. */
+lam_code lam_temporary_create(const char *path, char **name, int *fd, lam_error *err);
+
 /* A file being written beside its final name; published by rename, so readers see the old file or the whole new one. */
 struct lam_writer;
 /* LAM_E_ARGUMENT if path is a device or a pipe. */

@@ -15,7 +15,7 @@ void lam_os_unmap(const uint8_t *data, size_t size);
 unsigned long lam_os_process_number(void);
 /* Marks the open file as one that a living process writes, until it is closed. False if it is gone from its folder, or marked. */
 bool lam_os_hold(int fd);
-/* Removes "<path>.<number>-<number>.part" files that no process holds: what a killed writer of this path left. Failure is no error. */
+/* Removes "<path>.<number>-<number>.part" files that no process holds: what a killed program left that was writing path. Failure is no error. */
 void lam_os_remove_leftovers(const char *path);
 
 #endif

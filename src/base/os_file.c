@@ -100,17 +100,17 @@ static void writer_free(struct lam_writer *w)
 }
 
 /* Makes the temporary file and holds it. */
-static lam_code create_temporary(struct lam_writer *w, lam_error *err)
+static lam_code create_temporary(const char *path, const char *temporary, int *fd, lam_error *err)
 {
     for (;;) {
-        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        if (w->fd < 0 && errno == EEXIST) { /* left by a dead process that had our number */
-            unlink(w->temporary);
-            w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        *fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (*fd < 0 && errno == EEXIST) { /* left by a dead process that had our number */
+            unlink(temporary);
+            *fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
         }
-        if (w->fd < 0) return lam_raise_errno(err, "create", w->path);
-        if (lam_os_hold(w->fd)) return LAM_OK;
-        close(w->fd); /* removed as a leftover in this very moment */
+        if (*fd < 0) return lam_raise_errno(err, "create", path);
+        if (lam_os_hold(*fd)) return LAM_OK;
+        close(*fd); /* removed as a leftover in this very moment */
     }
 }
 
@@ -122,22 +122,34 @@ static lam_code check_target(const char *path, lam_error *err)
     return LAM_RAISE(err, LAM_E_ARGUMENT, "%s is a device or a pipe; only a regular file can be replaced when all is done", path);
 }
 
-/* The temporary's name is of this writer alone: no other one of this process can have its address. */
+/* Its name is of this file alone: no other one of this process can have the name's address. */
+lam_code lam_temporary_create(const char *path, char **name, int *fd, lam_error *err)
+{
+    size_t room = strlen(path) + 64;
+    *name = NULL;
+    *fd = -1;
+    LAM_TRY(check_target(path, err));
+    char *temporary = lam_alloc(room, 1);
+    if (!temporary) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    snprintf(temporary, room, "%s.%lu-%" PRIxPTR ".part", path, lam_os_process_number(), (uintptr_t)temporary);
+    lam_os_remove_leftovers(path);
+    lam_code code = create_temporary(path, temporary, fd, err);
+    if (code == LAM_OK) *name = temporary;
+    else lam_free(temporary);
+    return code;
+}
+
 lam_code lam_writer_open(const char *path, struct lam_writer **out, lam_error *err)
 {
     const char *base = lam_path_base(path);
-    struct lam_str name = {0};
-    LAM_TRY(check_target(path, err));
     struct lam_writer *w = lam_alloc(1, sizeof *w);
     if (!w) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     w->fd = -1;
     w->block = lam_alloc(BLOCK_BYTES, 1);
     w->path = lam_strdup(path);
     w->folder = base == path ? lam_strdup(".") : lam_strndup(path, (size_t)(base - path));
-    bool ok = lam_str_printf(&name, "%s.%lu-%" PRIxPTR ".part", path, lam_os_process_number(), (uintptr_t)w) && w->block && w->path && w->folder;
-    w->temporary = name.data;
-    lam_os_remove_leftovers(path);
-    lam_code code = ok ? create_temporary(w, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    lam_code code = w->block && w->path && w->folder ? lam_temporary_create(path, &w->temporary, &w->fd, err)
+                                                     : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     if (code == LAM_OK) *out = w;
     else writer_free(w);
     return code;

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "base/cpus.h"
+#include "base/os.h"
 #include "run/objects.h"
 
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 const char *lam_version(void) { return LAM_VERSION; }
 void lam_memory_free(void *block) { lam_free(block); }
+
+lam_code lam_output_create(const char *path, char **name, int *fd, lam_error *err) { return lam_temporary_create(path, name, fd, err); }
 
 void lam_digest_bytes(const void *bytes, size_t len, char out[LAM_DIGEST_TEXT])
 {

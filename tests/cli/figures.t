@@ -22,7 +22,7 @@ The digest of a position is the SHA-256 of its row in the file.
   lamina: /dev/full: No space left on device (LAM_E_NO_SPACE)
   [1]
   $ lamina logits stories.slm -p Once -o nowhere/rows
-  lamina: nowhere/rows: No such file or directory (LAM_E_IO)
+  lamina: nowhere/rows: create: No such file or directory (LAM_E_NOT_FOUND)
   [1]
   $ ln stories.slm twin; lamina logits stories.slm -p Once -o twin
   lamina: twin is read from and cannot be written to (LAM_E_CONFLICT)

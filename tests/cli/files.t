@@ -64,7 +64,7 @@ Wrong sources.
   $ head -c 1000 stories.gguf > short.gguf; lamina import short.gguf -o x.slm 2>&1 | grep -o 'LAM_E_TRUNCATED'
   LAM_E_TRUNCATED
   $ lamina import stories.gguf -o nowhere/x.slm
-  lamina: stories.gguf: nowhere/x.slm: create: No such file or directory (LAM_E_NOT_FOUND)
+  lamina: nowhere/x.slm: create: No such file or directory (LAM_E_NOT_FOUND)
   [1]
   $ lamina import oz -o x.slm
   lamina: oz is an adapter, which is bound to its base: give -m BASE
@@ -223,5 +223,90 @@ A file that is there stays as it was until the new one is whole.
 Nor is a pipe or a device replaced by a session's file.
 
   $ mkfifo pipe; lamina run stories.gguf --raw -p Once -n 1 -q --save-session pipe > /dev/null; test -p pipe && echo still a pipe
-  lamina: pipe is a device or a pipe; only a regular file can be replaced when all is done (LAM_E_ARGUMENT)
+  lamina: pipe is a device or pipe, not a file to replace (LAM_E_ARGUMENT)
   still a pipe
+
+Where a session cannot be written is known before a word is generated; on standard output stands nothing.
+
+  $ for f in nowhere/a.session note.txt/a.session; do lamina run stories.gguf --raw -p Once -n 1 -q --save-session $f 2> why || cat why; done
+  lamina: nowhere/a.session: create: No such file or directory (LAM_E_NOT_FOUND)
+  lamina: note.txt/a.session: create: Not a directory (LAM_E_NOT_FOUND)
+
+A name that says another format than what is written is refused; what merge writes, the name decides.
+
+  $ lamina import stories.gguf -o x.gguf
+  lamina: x.gguf: its name ends in .gguf, and a .slm file is what is written (LAM_E_ARGUMENT)
+  [1]
+  $ lamina export stories.slm -o x.slm
+  lamina: x.slm: its name ends in .slm, and a .gguf file is what is written (LAM_E_ARGUMENT)
+  [1]
+  $ lamina diff stories.slm stories.slm --method dense -o x.safetensors
+  lamina: x.safetensors: its name ends in .safetensors, and a .slm file is what is written (LAM_E_ARGUMENT)
+  [1]
+  $ for f in x.txt x x.d/y .slm; do mkdir -p x.d; lamina merge stories.slm -a oz.slm -o $f; done 2>&1 | grep -c 'a name that ends in .slm or .gguf is needed'; ls x x.txt x.d/y 2> /dev/null
+  4
+  [2]
+
+What a killed program left of a file is removed by who next writes it; what a living one writes is not, nor what is only called alike.
+
+  $ for f in out.f32.12-7f0a.part out.f32.34-7f0b.part other.f32.12-7f0a.part out.f32.mine.part; do echo half > $f; done
+  > flock out.f32.34-7f0b.part sh -c 'lamina logits stories.slm --token-ids 1,2 -q -o out.f32 > /dev/null'; ls *.part; rm *.part
+  other.f32.12-7f0a.part
+  out.f32.34-7f0b.part
+  out.f32.mine.part
+  $ for c in "export stories.slm -o back.gguf" "receipt make stack.json --figures a=1 -o r.json" "run stories.slm --raw -p Once -n 1 --save-session a.session" \
+  >  "compose stories.slm -a oz.slm -o stack.json" "merge stories.slm -a oz.slm -o merged.slm"; do echo half > ${c##* }.12-7f0a.part
+  > lamina $c -q > /dev/null; test -s ${c##* } || echo none; ls *.part; done 2>&1 | grep -v 'No such\|cannot access'
+  [1]
+
+An entry of the cache is used where nothing can be written, not even a lock; and where one must be made there, the error says what helps.
+
+  $ mkdir shelf; export LAMINA_CACHE=shelf; lamina logits stories.gguf --token-ids 1,2 -q > first; key=$(ls shelf/*.slm); mkdir "${key%.slm}.lock"
+  > lamina logits stories.gguf --token-ids 1,2 -q | cmp - first && ls shelf | sed 's/.*\././' | sort
+  .json
+  .lock
+  .slm
+  $ export LAMINA_CACHE=shelf; rm shelf/*.slm; lamina logits stories.gguf --token-ids 1,2 -q
+  lamina: stories.gguf: not in the cache, to which nothing can be added: shelf/[0-9a-f]*.lock: open to lock: Is a directory; LAMINA_CACHE names another folder \(LAM_E_IO\) (re)
+  [1]
+  $ LAMINA_CACHE=note.txt/shelf lamina logits stories.gguf --token-ids 1,2 -q
+  lamina: stories.gguf: not in the cache, to which nothing can be added: note.txt.*; LAMINA_CACHE names another folder \(LAM_E_[A-Z_]*\) (re)
+  [1]
+  $ chmod 500 shelf; rmdir shelf/*.lock; LAMINA_CACHE=shelf lamina logits stories.gguf --token-ids 1,2 -q > second; chmod 700 shelf; if test $(id -u) = 0; then cmp first second; else test ! -s second; fi
+
+What inspect tells of a session, a receipt and a manifest.
+
+  $ lamina run stories.slm -a oz.slm --raw -p Once -n 3 -q --save-session a.session > /dev/null; lamina inspect a.session | grep -E '^(a.session|n_tokens|adapters|composition_id)'
+  a.session: saved session, 0.17 MB
+  n_tokens            [0-9]+ (re)
+  composition_id      sha256:[0-9a-f]{64} (re)
+  adapters            \[\{.*"name":"oz".*\}\] (re)
+  $ lamina inspect a.session --json > told; python3 - <<'EOF'
+  > import hashlib, json, os
+  > told, data = json.load(open("told")), open("a.session", "rb").read()
+  > print(told["kind"], told["bytes"] == len(data), told["file_digest"] == "sha256:" + hashlib.sha256(data[:-32]).hexdigest(),
+  >       told["n_tokens"] == int.from_bytes(data[12:16], "little"), told["kv_bytes"] == int.from_bytes(data[16:24], "little"), "tensor_types" in told)
+  > EOF
+  saved session True True True True False
+  $ head -c 1000 a.session > short.session; lamina inspect short.session
+  lamina: short.session: a saved session has 1000 of [0-9]+ bytes \(LAM_E_TRUNCATED\) (re)
+  [1]
+  $ lamina verify a.session 2>&1 | grep -c '^lamina: a.session: '; lamina import a.session -m stories.slm -o x.slm
+  1
+  lamina: a.session: a saved session (LAM_E_MAGIC)
+  [1]
+  $ lamina receipt make stack.json --figures a=1 --by Me -o r.json; lamina inspect r.json | grep -vE '^(key|digest) '
+  r.json: receipt, 0.000[0-9] MB (re)
+  standing            claimed by "Me", a bare hash
+  composition_id      sha256:[0-9a-f]{64} (re)
+  by                  Me
+  figures
+    a                 1
+  $ lamina inspect r.json --json | grep -E '"(kind|composition_id)"' | cut -c 1-40; sed 's/"a":1/"a":2/' r.json > forged.json; lamina inspect forged.json 2>&1 | grep -o '^lamina: forged.json.*LAM_E_DIGEST'| wc -l
+    "kind": "receipt",
+    "composition_id": "sha256:[0-9a-f]+ (re)
+  1
+  $ lamina inspect stack.json --json | grep -E '"(kind|bytes)"'; lamina inspect stack.json | head -n 1
+    "kind": "manifest",
+    "bytes": [0-9]+, (re)
+  stack.json: manifest, 0.00[0-9]+ MB (re)
