@@ -30,9 +30,11 @@ lam_code lam_saved_header(size_t description_len, size_t n_tokens, size_t kv_byt
     return LAM_OK;
 }
 
+bool lam_saved_detect(const uint8_t head[4]) { return memcmp(head, magic, sizeof magic) == 0; }
+
 static lam_code check_header(const uint8_t *h, size_t size, lam_error *err)
 {
-    if (size < sizeof magic || memcmp(h, magic, sizeof magic) != 0) return LAM_RAISE(err, LAM_E_MAGIC, "not a saved session");
+    if (size < sizeof magic || !lam_saved_detect(h)) return LAM_RAISE(err, LAM_E_MAGIC, "not a saved session");
     if (size < LAM_SAVED_HEADER + LAM_SHA256_BYTES) return LAM_RAISE(err, LAM_E_TRUNCATED, "a saved session of %zu bytes", size);
     if (lam_load_u16(h + 4) != 0) return LAM_RAISE(err, LAM_E_VERSION, "a saved session of version %u", lam_load_u16(h + 4));
     if (lam_load_u16(h + 6) != 0) return LAM_RAISE(err, LAM_E_UNKNOWN_FIELD, "reserved bytes of a saved session are in use");

@@ -18,6 +18,9 @@ struct lam_saved {
     size_t kv_bytes, logits_bytes;
 };
 
+/* Whether a file that begins so is one. */
+bool lam_saved_detect(const uint8_t head[4]);
+
 /* LAM_E_MAGIC, LAM_E_VERSION, LAM_E_UNKNOWN_FIELD, LAM_E_LIMIT, LAM_E_OVERFLOW, LAM_E_TRUNCATED, LAM_E_GAP (bytes behind the end), LAM_E_DIGEST. */
 lam_code lam_saved_parse(const uint8_t *bytes, size_t size, struct lam_saved *out, lam_error *err);
 

@@ -54,7 +54,7 @@ static const char *known_stranger(const uint8_t *head, size_t len)
         {"PK\003\004", 0, 4, "a zip archive (a PyTorch pickle?)"}, {"\200\002", 0, 2, "a Python pickle"},
         {"{\"", 8, 2, "safetensors: give the folder that has its config.json"}, {"{", 0, 1, "JSON: give the folder"},
         {"ggml", 0, 4, "GGML, which came before GGUF"}, {"lmgg", 0, 4, "GGML, which came before GGUF"},
-        {"ggjt", 0, 4, "GGJT, which came before GGUF"}, {"tjgg", 0, 4, "GGJT, which came before GGUF"},
+        {"SLS0", 0, 4, "a saved session"}, {"ggjt", 0, 4, "GGJT, which came before GGUF"}, {"tjgg", 0, 4, "GGJT, which came before GGUF"},
     };
     for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
         if (len >= strangers[i].at + strangers[i].len && memcmp(head + strangers[i].at, strangers[i].bytes, strangers[i].len) == 0)

@@ -3,10 +3,12 @@
 #include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/cpus.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/os.h"
 #include "base/pool.h"
 #include "base/utf8.h"
+#include "cache/saved.h"
 #include "format/gguf.h"
 #include "format/merkle.h"
 #include "format/safetensors.h"
@@ -242,6 +244,37 @@ static lam_code inspect_folder(struct description *d, const char *folder, bool a
     return LAM_OK;
 }
 
+/* A saved session: its sections, and what its description says, which is checked against a composition only when it is restored. */
+static lam_code inspect_session(struct description *d, const char *path, lam_error *err)
+{
+    static const char *const keys[] = {"composition_id", "adapters", "interval_digest", "tokens_digest", "draws", "key"};
+    struct lam_mapping file;
+    struct lam_saved saved;
+    lam_error why;
+    json_t *said = NULL;
+    LAM_TRY(lam_map_file(path, &file, err));
+    lam_code code = lam_saved_parse(file.data, file.size, &saved, &why);
+    if (code == LAM_OK) code = lam_json_parse((const char *)saved.description, saved.description_len, "a saved session's description", &said, &why);
+    if (code == LAM_OK) {
+        put_integer(d, "bytes", file.size);
+        put_digest(d, "file_digest", file.data + file.size - LAM_SHA256_BYTES);
+        put_integer(d, "n_tokens", saved.n_tokens);
+        put_integer(d, "kv_bytes", saved.kv_bytes);
+        put_integer(d, "logits_bytes", saved.logits_bytes);
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy(d, said, keys[i]);
+    }
+    json_decref(said);
+    lam_unmap_file(&file);
+    return code == LAM_OK ? LAM_OK : LAM_RAISE(err, code, "%s: %s", path, why.message);
+}
+
+static bool is_session(const char *path)
+{
+    uint8_t head[4];
+    size_t len = 0;
+    return !lam_path_is_dir(path) && lam_read_head(path, head, sizeof head, &len, NULL) == LAM_OK && len == sizeof head && lam_saved_detect(head);
+}
+
 static lam_code inspect_kind(struct description *d, const char *path, lam_source_kind kind, lam_error *err)
 {
     switch (kind) {
@@ -265,15 +298,22 @@ static char *dump(const json_t *value)
 lam_code lam_inspect(const char *path, bool with_tensors, char **json, lam_error *err)
 {
     static const char *const names[] = {"slm base", "slm adapter", "gguf model", "gguf adapter", "hugging face model", "peft adapter"};
-    lam_source_kind kind;
+    lam_source_kind kind = LAM_SOURCE_SLM_BASE;
+    bool session = is_session(path);
     *json = NULL;
-    LAM_TRY(lam_source_detect(path, &kind, err));
+    if (!session) LAM_TRY(lam_source_detect(path, &kind, err));
     if (lam_utf8_valid_prefix((const uint8_t *)path, strlen(path)) != strlen(path)) return LAM_RAISE(err, LAM_E_UTF8, "the path is not UTF-8");
-    struct description d = {.out = json_pack("{s:s,s:s}", "path", path, "kind", names[kind]), .types = json_object(),
+    struct description d = {.out = json_pack("{s:s,s:s}", "path", path, "kind", session ? "saved session" : names[kind]), .types = json_object(),
                             .tensors = with_tensors ? json_array() : NULL};
     d.lacking = with_tensors && !d.tensors;
-    lam_code code = inspect_kind(&d, path, kind, err);
-    put(&d, d.out, "tensor_types", d.types);
+    lam_code code = session ? inspect_session(&d, path, err) : inspect_kind(&d, path, kind, err);
+    if (session) {
+        json_decref(d.types);
+        json_decref(d.tensors);
+        d.tensors = NULL;
+    } else {
+        put(&d, d.out, "tensor_types", d.types);
+    }
     if (d.tensors) put(&d, d.out, "tensors", d.tensors);
     if (code == LAM_OK && !d.lacking) *json = dump(d.out);
     if (code == LAM_OK && !*json) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);

@@ -375,13 +375,14 @@ lam_code lam_session_restore(lam_composition *composition, const char *path, con
     const lam_restore_options defaults = {0};
     struct lam_mapping map;
     struct lam_saved file;
+    lam_error why;
     json_t *d = NULL;
     *out = NULL;
     LAM_TRY(lam_map_file(path, &map, err));
-    lam_code code = lam_saved_parse(map.data, map.size, &file, err);
-    if (code == LAM_OK) code = lam_json_parse((const char *)file.description, file.description_len, path, &d, err);
-    if (code == LAM_OK) code = restore(composition, &file, d, options ? options : &defaults, out, err);
+    lam_code code = lam_saved_parse(map.data, map.size, &file, &why);
+    if (code == LAM_OK) code = lam_json_parse((const char *)file.description, file.description_len, "a saved session's description", &d, &why);
+    if (code == LAM_OK) code = restore(composition, &file, d, options ? options : &defaults, out, &why);
     json_decref(d);
     lam_unmap_file(&map);
-    return code;
+    return code == LAM_OK ? LAM_OK : LAM_RAISE(err, code, "%.200s: %.300s", path, why.message);
 }

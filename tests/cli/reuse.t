@@ -17,13 +17,13 @@ A text in two runs is the text of one, draws too.
 Under another composition it is refused, and so is a damaged file.
 
   $ lamina run stories.slm -a oz.slm --raw -p "" --restore-session a.session -q
-  lamina: the session was saved under sha256:.* \(LAM_E_IDENTITY\) (re)
+  lamina: a.session: the session was saved under sha256:.* \(LAM_E_IDENTITY\) (re)
   [1]
   $ head -c 1000 a.session >b.session; lamina run stories.slm --raw -p "" --restore-session b.session -q
-  lamina: .* \(LAM_E_TRUNCATED\) (re)
+  lamina: b.session: .* \(LAM_E_TRUNCATED\) (re)
   [1]
   $ lamina run stories.slm --raw -p "" --restore-session stories.slm -q
-  lamina: .*not a saved session.* \(LAM_E_MAGIC\) (re)
+  lamina: stories.slm: not a saved session.* \(LAM_E_MAGIC\) (re)
   [1]
 
 Drafts change no letter.
@@ -36,6 +36,6 @@ Drafts change no letter.
     "passes": 4,
     "accepted_tokens": 16,
   $ lamina run stories.slm --raw -p Once --draft bass
-  lamina: --draft is lookup or base, perhaps with :N, N from 1 to 31
+  lamina: --draft is lookup or base, perhaps with :N, N from 1 to 31; did you mean base?
   lamina run --help tells more.
   [2]
