@@ -43,6 +43,8 @@ struct bench {
     struct bench_rate rates[BENCH_MOST_RATES];
     size_t n_rates;
     uint64_t adapter_bytes;
+    uint32_t *lead;                   /* owned, [n_lead]: what every history begins with, the activated adapters' invocations */
+    size_t n_lead;
 
     struct series bandwidth;          /* bytes a second */
     lam_composition *other;           /* what the switches go to and come from; owned */
@@ -65,7 +67,7 @@ lam_code bench_rates_plan(struct bench *b, lam_error *err);
 lam_code bench_rates_run(struct bench *b, lam_error *err);
 /* Session (new if *session is NULL) with position tokens in its history, the same ones every time. */
 lam_code bench_place(struct bench *b, lam_composition *composition, size_t position, lam_session **session, lam_error *err);
-/* Arbitrary, and the same every time. */
+/* Token i of every history: of the lead, then arbitrary, and the same every time. */
 uint32_t bench_token(const struct bench *b, size_t i);
 
 /* bench_start.c: one run of the switch, and of loading. */

@@ -1,5 +1,6 @@
 /* The parts of the bench: their names, and which of them --only asks for. */
 #include "bench.h"
+#include "suggest.h"
 
 #include <string.h>
 
@@ -30,6 +31,17 @@ const char *bench_next_word(const char **list, size_t *len)
     return word;
 }
 
+static bool unknown_part(const struct options *o, const char *word, size_t len)
+{
+    const char *names[N_PARTS + 1] = {NULL};
+    char piece[32], meant[SUGGESTION];
+    for (size_t i = 0; i < N_PARTS; i++) names[i] = parts[i].name;
+    snprintf(piece, sizeof piece, "%.*s", (int)len, word);
+    usage(o, "--only %s: bandwidth, prefill, decode, batch, context, adapters, switch, load, memory and policies are possible%s", piece,
+          did_you_mean(piece, "", names, meant));
+    return false;
+}
+
 /* Comparing with the base needs prefill or decode, too; a share needs the bandwidth. */
 bool bench_parse_parts(struct bench *b)
 {
@@ -39,11 +51,7 @@ bool bench_parse_parts(struct bench *b)
     while ((word = bench_next_word(&list, &len))) {
         size_t i = 0;
         while (i < N_PARTS && (strncmp(parts[i].name, word, len) != 0 || parts[i].name[len])) i++;
-        if (i == N_PARTS) {
-            usage(b->options, "--only %.*s: bandwidth, prefill, decode, batch, context, adapters, switch, load, memory and policies are possible",
-                  (int)len, word);
-            return false;
-        }
+        if (i == N_PARTS) return unknown_part(b->options, word, len);
         b->parts |= parts[i].part;
     }
     if (b->parts & BENCH_ADAPTERS && !(b->parts & (BENCH_PREFILL | BENCH_DECODE | BENCH_CONTEXT))) b->parts |= BENCH_PREFILL | BENCH_DECODE;

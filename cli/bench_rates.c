@@ -10,7 +10,10 @@
 static const size_t policy_prefills[] = {32, 128, 512, 2048, 4096};
 #define N_POLICY_PREFILLS (sizeof policy_prefills / sizeof *policy_prefills)
 
-uint32_t bench_token(const struct bench *b, size_t i) { return (uint32_t)((i * 7919 + 17) % b->all.info.n_vocab); }
+uint32_t bench_token(const struct bench *b, size_t i)
+{
+    return i < b->n_lead ? b->lead[i] : (uint32_t)((i * 7919 + 17) % b->all.info.n_vocab);
+}
 
 static lam_code advance(struct bench *b, uint64_t tokens, lam_error *err)
 {
@@ -42,6 +45,7 @@ static size_t room(const struct bench *b)
 lam_code bench_place(struct bench *b, lam_composition *composition, size_t position, lam_session **session, lam_error *err)
 {
     lam_code code = *session ? LAM_OK : lam_session_new(composition, room(b), session, err);
+    if (code == LAM_OK) lam_session_allow_base(*session, true); /* a history too short for the lead is the base's */
     if (code == LAM_OK && lam_session_length(*session) > position) code = lam_session_truncate(*session, position, err);
     while (code == LAM_OK && lam_session_length(*session) < position) {
         size_t left = position - lam_session_length(*session);

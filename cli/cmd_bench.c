@@ -51,6 +51,17 @@ static lam_code compose_other_policy(struct bench *b, lam_error *err)
     return compose(&other, false, &b->compositions[BENCH_OTHER_POLICY], err);
 }
 
+static lam_code add_lead(struct bench *b, const lam_adapter_info *info, lam_error *err)
+{
+    if (info->n_invocation == 0) return LAM_OK;
+    uint32_t *longer = realloc(b->lead, (b->n_lead + info->n_invocation) * sizeof *longer);
+    if (!longer) return fail_memory(err);
+    b->lead = longer;
+    memcpy(b->lead + b->n_lead, info->invocation, info->n_invocation * sizeof *longer);
+    b->n_lead += info->n_invocation;
+    return LAM_OK;
+}
+
 static lam_code prepare(struct bench *b, lam_error *err)
 {
     lam_code code = LAM_OK;
@@ -59,9 +70,10 @@ static lam_code prepare(struct bench *b, lam_error *err)
     if (b->all.n_adapters)
         code = lam_compose(b->all.base, NULL, NULL, 0, &(lam_compose_options){.kv = b->all.compose.kv}, &b->compositions[BENCH_BASE], err);
     if (code == LAM_OK && b->parts & BENCH_POLICIES) code = compose_other_policy(b, err);
-    for (size_t i = 0; i < b->all.n_adapters; i++) {
+    for (size_t i = 0; code == LAM_OK && i < b->all.n_adapters; i++) {
         lam_adapter_info info;
         lam_adapter_describe(b->all.adapters[i].adapter, &info);
+        code = add_lead(b, &info, err);
         if (b->all.adapters[i].weight != 0.0) b->adapter_bytes += info.staged_bytes;
     }
     return code == LAM_OK ? bench_rates_plan(b, err) : code;
@@ -91,6 +103,7 @@ static void release(struct bench *b)
     }
     for (size_t i = 0; i < 2; i++) lam_session_free(b->pair[i]);
     lam_composition_free(b->other);
+    free(b->lead);
     close_all(&b->all);
 }
 

@@ -86,9 +86,11 @@ static lam_code run(struct sink *s, const struct opened *all, lam_error *err)
     if (code == LAM_OK && !(s->list && s->digests)) code = fail_memory(err);
     if (code == LAM_OK) code = open_output(s, all, err);
     if (code == LAM_OK) {
+        lam_session_allow_base(session, s->o->allow_base);
         progress_begin(&s->progress, s->o, true);
         code = lam_session_feed(session, s->tokens.ids, n, take, s, err);
         progress_end(&s->progress);
+        if (code != LAM_OK) explain_feed(err);
     }
     if (s->write_errno) code = fail_write(s, err);
     code = output_close(&s->output, code, err);

@@ -36,10 +36,11 @@ static bool score_position(void *context, size_t position, const float *logits, 
     return more;
 }
 
-static lam_code score_windows(const struct opened *all, uint32_t *tokens, bool bos, struct score *s, lam_error *err)
+static lam_code score_windows(const struct options *o, const struct opened *all, uint32_t *tokens, bool bos, struct score *s, lam_error *err)
 {
     lam_session *session;
     lam_code code = lam_session_new(all->composition, s->window, &session, err);
+    if (code == LAM_OK) lam_session_allow_base(session, o->allow_base);
     uint32_t first = tokens[0];
     for (s->before = 0; code == LAM_OK && s->before < s->total; s->before += s->window) {
         uint32_t *begin = tokens + s->before, saved = *begin;
@@ -50,7 +51,7 @@ static lam_code score_windows(const struct opened *all, uint32_t *tokens, bool b
         *begin = saved;
     }
     lam_session_free(session);
-    return code;
+    return code == LAM_OK ? LAM_OK : explain_feed(err);
 }
 
 static int print_score(const struct options *o, const struct opened *all, const struct score *s, double seconds)
@@ -84,7 +85,7 @@ static lam_code score_file(const struct options *o, const struct opened *all, co
     if (code == LAM_OK) code = lam_tokenize(all->base, "", 0, LAM_TOKENIZE_SPECIAL, &bos.ids, &bos.n, err);
     s->total = tokens.n / s->window * s->window;
     progress_begin(&s->progress, o, true);
-    if (code == LAM_OK) code = score_windows(all, tokens.ids, bos.n > 0, s, err);
+    if (code == LAM_OK) code = score_windows(o, all, tokens.ids, bos.n > 0, s, err);
     progress_end(&s->progress);
     if (code == LAM_E_CANCELLED) fail(err, code, "stopped after %zu of %zu tokens", s->before - s->window, s->total);
     free(text.bytes);

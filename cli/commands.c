@@ -15,11 +15,11 @@ static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
 static const char *const cache_options[] = {"json", "help", NULL};
 static const char *const export_options[] = {"model", "output", "json", "quiet", "help", NULL};
-static const char *const logits_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "raw", "output", "chunk", "ctx", "threads", "kv",
+static const char *const logits_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "raw", "allow-base", "output", "chunk", "ctx", "threads", "kv",
     "verify", "json", "quiet", "help", NULL};
 static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
 static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
-static const char *const perplexity_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const perplexity_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "allow-base", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
 static const char *const bench_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only", "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
     "verify", "json", "quiet", "help", NULL};
 
@@ -42,7 +42,8 @@ static const char run_notes[] =
 static const char bench_notes[] =
     "Decoding begins at position 128 of every session. GB/s are those of the weights, which a pass reads once for all its\n"
     "sessions; share is their part of the bandwidth, measured by reading the same bytes in the same run with as many threads.\n"
-    "With adapters prefill and decode are measured without them, too, and compared run by run.\n";
+    "With adapters prefill and decode are measured without them, too, and compared run by run. Every history begins with the\n"
+    "invocations of the activated ones; before it holds them whole, the base answers.\n";
 
 static const struct command commands[] = {
     {"run", cmd_run, "[MODEL]", "write text, or chat on a terminal", run_options, run_notes,
@@ -52,13 +53,14 @@ static const struct command commands[] = {
      "  echo \"Name three rivers.\" | lamina run model.gguf --json\n"},
     {"import", cmd_import, "SOURCE", "GGUF, Hugging Face folder, PEFT folder or LoRA GGUF to .slm", import_options,
      "Without -o the file is called as SOURCE is, with .slm, in this folder; then nothing is replaced.\n"
-     "An adapter is bound to the base of -m (.slm, or what can be imported).\n"
+     "An adapter is bound to the base of -m (.slm, or what can be imported); so is an adapter's .slm that is bound to none.\n"
      "--quantise takes Hugging Face folders and GGUF files with F32, F16 or BF16 weights. Matrices whose rows are no multiple of 64\n"
      "long, norms and biases stay as they are. Options stand behind a colon, between commas: outliers=FRACTION (0.05 at most),\n"
      "keep=embedding, keep=output. The same source gives the same base_digest.\n",
      "  lamina import model.gguf -o model.slm\n  lamina import ./SmolLM2-135M --quantise q4_64:outliers=0.005 -o smol-q4.slm\n  lamina import ./my-lora -m model.slm -o my-lora.slm\n"},
-    {"inspect", cmd_inspect, "FILE", "what a file or folder holds", inspect_options, NULL,
-     "  lamina inspect model.slm\n  lamina inspect model.gguf --tensors\n  lamina inspect my-lora.slm --json\n"},
+    {"inspect", cmd_inspect, "FILE", "what a file or folder holds", inspect_options,
+     "FILE is a model, an adapter, a saved session, a manifest or a receipt, or a folder of a model or an adapter.\n",
+     "  lamina inspect model.slm\n  lamina inspect model.gguf --tensors\n  lamina inspect my-lora.slm --json\n  lamina inspect talk.session\n"},
     {"verify", cmd_verify, "FILE", "hash every byte of a .slm against its tree", plain_options, NULL,
      "  lamina verify model.slm\n  lamina verify model.slm --json\n"},
     {"export", cmd_export, "[MODEL]", "a base back to GGUF", export_options,

@@ -4,6 +4,7 @@
 
 #include "progress.h"
 #include "report.h"
+#include "suggest.h"
 
 #include "lamina/reuse.h"
 
@@ -53,16 +54,22 @@ lam_code given_or_input(const char *given, struct text *out, lam_error *err)
     return LAM_OK;
 }
 
-/* *c is moved behind one id and what separates it from the next. */
+#define BLANKS " \n\t\r"
+
+/* *c is moved behind one id and what separates it from the next: blanks, or one comma among them, behind which there must be one. */
 static bool parse_id(const char **c, uint32_t *id)
 {
     char *end;
     if (**c < '0' || **c > '9') return false;
     errno = 0;
     unsigned long long value = strtoull(*c, &end, 10);
-    if (errno || value > UINT32_MAX || !strchr(", \n\t\r", *end)) return false;
+    if (errno || value > UINT32_MAX) return false;
+    const char *next = end + strspn(end, BLANKS);
+    bool comma = *next == ',';
+    if (comma) next += 1 + strspn(next + 1, BLANKS);
+    if (comma ? !*next : *next && next == end) return false;
     *id = (uint32_t)value;
-    *c = end + strspn(end, ", \n\t\r");
+    *c = next;
     return true;
 }
 
@@ -70,7 +77,7 @@ lam_code parse_token_ids(const char *list, struct tokens *out, lam_error *err)
 {
     *out = (struct tokens){.ids = malloc((strlen(list) / 2 + 1) * sizeof *out->ids)};
     if (!out->ids) return fail_memory(err);
-    for (const char *c = list + strspn(list, " \n\t\r"); *c;)
+    for (const char *c = list + strspn(list, BLANKS); *c;)
         if (!parse_id(&c, &out->ids[out->n++])) return fail(err, LAM_E_ARGUMENT, "\"%.40s\" is not a list of token ids such as 1,2,3", c);
     return LAM_OK;
 }
@@ -152,19 +159,28 @@ lam_code read_prompt(const struct options *o, const struct opened *all, struct t
     return fail(err, LAM_E_ARGUMENT, "the prompt is empty, and %s begins with no token of its own", all->info.name);
 }
 
+/* Of the text behind the ':', or 0. */
+static size_t draft_length(const char *text)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    return *text >= '1' && *text <= '9' && !*end && n <= LAM_MAX_DRAFT ? n : 0;
+}
+
 bool draft_options(const struct options *o, lam_generate_options *out)
 {
-    static const struct { const char *name; lam_draft draft; } kinds[] = {{"lookup", LAM_DRAFT_LOOKUP}, {"base", LAM_DRAFT_BASE}};
+    static const char *const names[] = {"lookup", "base", NULL};
+    static const lam_draft drafts[] = {LAM_DRAFT_LOOKUP, LAM_DRAFT_BASE};
+    char meant[SUGGESTION];
     *out = (lam_generate_options){0};
     if (!o->draft) return true;
     size_t len = strcspn(o->draft, ":");
-    for (size_t i = 0; i < 2; i++)
-        if (strlen(kinds[i].name) == len && memcmp(kinds[i].name, o->draft, len) == 0) out->draft = kinds[i].draft;
-    if (!o->draft[len]) return out->draft != LAM_DRAFT_NONE;
-    char *end;
-    unsigned long n = strtoul(o->draft + len + 1, &end, 10);
-    out->n_draft = n;
-    return out->draft != LAM_DRAFT_NONE && o->draft[len + 1] >= '1' && o->draft[len + 1] <= '9' && !*end && n <= LAM_MAX_DRAFT;
+    for (size_t i = 0; names[i]; i++)
+        if (strlen(names[i]) == len && memcmp(names[i], o->draft, len) == 0) out->draft = drafts[i];
+    if (o->draft[len]) out->n_draft = draft_length(o->draft + len + 1);
+    if (out->draft != LAM_DRAFT_NONE && (out->n_draft || !o->draft[len])) return true;
+    usage(o, "--draft is lookup or base, perhaps with :N, N from 1 to %d%s", LAM_MAX_DRAFT, did_you_mean(o->draft, ":", names, meant));
+    return false;
 }
 
 struct feeding {
@@ -181,6 +197,13 @@ static bool prompt_step(void *context, size_t done, size_t total)
     return progress_step(&f->progress, "prompt", done, total) || done == total;
 }
 
+lam_code explain_feed(lam_error *err)
+{
+    bool missing = err->code == LAM_E_INVOCATION || err->code == LAM_E_INVOCATION_CUT || err->code == LAM_E_BASE_FALLBACK;
+    if (missing) hint(err, "--allow-base lets the base answer in its place");
+    return err->code;
+}
+
 lam_code feed_prompt(const struct options *o, lam_session *session, const uint32_t *tokens, size_t n, lam_error *err)
 {
     struct feeding f = {.done = 0};
@@ -192,5 +215,5 @@ lam_code feed_prompt(const struct options *o, lam_session *session, const uint32
     lam_code code = lam_session_prefill(session, tokens, n, prompt_step, &f, err);
     progress_end(&f.progress);
     if (code == LAM_E_CANCELLED) return fail(err, code, "stopped after %zu of %zu tokens of the prompt", f.done, f.total);
-    return code;
+    return code == LAM_OK ? LAM_OK : explain_feed(err);
 }

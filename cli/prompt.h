@@ -39,8 +39,11 @@ lam_code check_system(const struct options *o, const struct opened *all, lam_err
  * --token-ids). */
 lam_code read_prompt(const struct options *o, const struct opened *all, struct text *text, struct tokens *out, lam_error *err);
 
-/* What --draft says; false if it says nothing sensible. */
+/* What --draft says. False, with a message, for a wrong use. */
 bool draft_options(const struct options *o, lam_generate_options *out);
+
+/* Tells of --allow-base where an activated adapter's invocation is missing. Returns err->code. */
+lam_code explain_feed(lam_error *err);
 
 /* Appends tokens[n] to the session with a progress bar; Ctrl-C ends it with LAM_E_CANCELLED and leaves the session as it
  * was. */

@@ -37,6 +37,11 @@ Tokens and back. Expected tokens are those of llama.cpp for this vocabulary.
   $ lamina detokenize stories.slm 1,two
   lamina: "two" is not a list of token ids such as 1,2,3 (LAM_E_ARGUMENT)
   [1]
+  $ for l in 1,,2 1, ,1 '1, ,2' '1;2' +1 1.0; do lamina detokenize stories.slm -- "$l"; done 2>&1 | grep -c 'is not a list of token ids'
+  7
+  $ for l in '403,407' '403 407' ' 403 , 407 ' '403
+  > 407'; do lamina detokenize stories.slm "$l"; done | uniq | wc -l
+  1
   $ lamina detokenize stories.slm 1,512
   lamina: token 512 of a vocabulary of 512 (LAM_E_TOKEN)
   [1]
