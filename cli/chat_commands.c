@@ -102,9 +102,8 @@ static lam_code obtain(struct chat *c, const struct adapter_option *option, stru
 
 static bool is_number(const char *text)
 {
-    char *end;
-    strtod(text, &end);
-    return end != text && !*end;
+    double value;
+    return read_real(text, &value);
 }
 
 /* "NAME W" for NAME=W, and a weight that is no number behind a loaded adapter's name. */

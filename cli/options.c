@@ -5,6 +5,7 @@
 #include "report.h"
 #include "suggest.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -140,6 +141,13 @@ static bool out_of_range(const struct options *o, const struct option_spec *s, c
     return false;
 }
 
+bool read_real(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && !*end && !isspace((unsigned char)*text) && !strpbrk(text, "xX");
+}
+
 static bool set_count(struct options *o, const struct option_spec *s, const char *text)
 {
     struct count *c = (struct count *)((char *)o + s->at);
@@ -156,9 +164,8 @@ static bool set_count(struct options *o, const struct option_spec *s, const char
 
 static bool set_real(struct options *o, const struct option_spec *s, const char *text)
 {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || isnan(value)) {
+    double value;
+    if (!read_real(text, &value) || isnan(value)) {
         usage(o, "--%s: \"%s\" is not a number", s->name, text);
         return false;
     }
@@ -167,28 +174,37 @@ static bool set_real(struct options *o, const struct option_spec *s, const char 
     return true;
 }
 
-static bool set_verify(struct options *o, const char *text)
+/* The place in words (ended by NULL) of a word; says so if it is none of them. */
+static bool find_word(const struct options *o, const char *option, const char *text, const char *const words[], const char *all, size_t *out)
 {
-    static const char *const names[] = {[LAM_VERIFY_LAZY] = "lazy", [LAM_VERIFY_FULL] = "full", [LAM_VERIFY_OFF] = "off"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(text, names[i]) != 0) continue;
-        o->verify = (lam_verify)i;
+    char meant[SUGGESTION];
+    for (size_t i = 0; words[i]; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *out = i;
         return true;
     }
-    usage(o, "--verify: \"%s\" is none of lazy, full and off", text);
+    usage(o, "--%s: \"%s\" is none of %s%s", option, text, all, did_you_mean(text, "", words, meant));
     return false;
+}
+
+static bool set_verify(struct options *o, const char *text)
+{
+    static const char *const names[] = {"lazy", "full", "off", NULL};
+    static const lam_verify values[] = {LAM_VERIFY_LAZY, LAM_VERIFY_FULL, LAM_VERIFY_OFF};
+    size_t i;
+    if (!find_word(o, "verify", text, names, "lazy, full and off", &i)) return false;
+    o->verify = values[i];
+    return true;
 }
 
 static bool set_kv(struct options *o, const char *text)
 {
-    static const char *const names[] = {[LAM_KV_FLOAT16] = "f16", [LAM_KV_FLOAT32] = "f32", [LAM_KV_INT8] = "int8"};
-    for (size_t i = LAM_KV_FLOAT16; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(text, names[i]) != 0) continue;
-        o->kv = (lam_kv)i;
-        return true;
-    }
-    usage(o, "--kv: \"%s\" is none of f16, f32 and int8", text);
-    return false;
+    static const char *const names[] = {"f16", "f32", "int8", NULL};
+    static const lam_kv values[] = {LAM_KV_FLOAT16, LAM_KV_FLOAT32, LAM_KV_INT8};
+    size_t i;
+    if (!find_word(o, "kv", text, names, "f16, f32 and int8", &i)) return false;
+    o->kv = values[i];
+    return true;
 }
 
 /* Whether the first len bytes of text name a file. */
@@ -200,27 +216,34 @@ static bool is_front_a_file(const char *text, size_t len)
     return found;
 }
 
-/* The length of text without a rule at its end, if no file has all of it as its name; the rule in *rule. */
-static size_t cut_rule(const char *text, lam_stack_rule *rule)
+/* *len: of text without a rule at its end, if no file has all of it as its name; the rule in *rule. Words that are none, behind the name of a
+ * file or near to a rule, are an error. */
+static lam_code cut_rule(const char *text, lam_stack_rule *rule, size_t *len, lam_error *err)
 {
-    static const char *const endings[] = {[LAM_STACK_ADD] = ",add", [LAM_STACK_REPLACE] = ",replace"};
-    size_t len = strlen(text);
+    static const char *const names[] = {"add", "replace", NULL};
+    static const lam_stack_rule rules[] = {LAM_STACK_ADD, LAM_STACK_REPLACE};
+    const char *comma = strrchr(text, ',');
+    size_t front = comma ? (size_t)(comma - text) : 0;
+    char meant[SUGGESTION];
     *rule = LAM_STACK_ADD;
-    for (size_t i = 0; i < 2; i++) {
-        size_t n = strlen(endings[i]);
-        if (len <= n || strcmp(text + len - n, endings[i]) != 0 || access(text, F_OK) == 0) continue;
-        *rule = (lam_stack_rule)i;
-        return len - n;
+    *len = strlen(text);
+    if (front == 0 || access(text, F_OK) == 0) return LAM_OK;
+    for (size_t i = 0; names[i]; i++) {
+        if (strcmp(comma + 1, names[i]) != 0) continue;
+        *rule = rules[i];
+        *len = front;
+        return LAM_OK;
     }
-    return len;
+    did_you_mean(comma + 1, "", names, meant);
+    if (!meant[0] && !is_front_a_file(text, front)) return LAM_OK; /* a comma of the file's name, or of its weight */
+    return fail(err, LAM_E_ARGUMENT, "%.300s: no file has this name, and \"%.40s\" behind the ',' is none of add and replace%s", text, comma + 1, meant);
 }
 
 static lam_code parse_weighted(const char *text, struct adapter_option *out, lam_error *err)
 {
     const char *equals = strrchr(text, '=');
-    char *end = NULL;
-    double weight = equals ? strtod(equals + 1, &end) : 1.0;
-    bool number = equals && end != equals + 1 && *end == 0, weighted = equals && access(text, F_OK) != 0;
+    double weight = 1.0;
+    bool number = equals && read_real(equals + 1, &weight), weighted = equals && access(text, F_OK) != 0;
     size_t front = equals ? (size_t)(equals - text) : 0, len = weighted && number ? front : strlen(text);
     *out = (struct adapter_option){.path = malloc(len + 1), .weight = weighted && number ? weight : 1.0};
     if (!out->path) return fail_memory(err);
@@ -236,9 +259,13 @@ static lam_code parse_weighted(const char *text, struct adapter_option *out, lam
 lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err)
 {
     lam_stack_rule rule;
-    char *front = strndup(text, cut_rule(text, &rule));
+    size_t len;
+    *out = (struct adapter_option){0};
+    lam_code code = cut_rule(text, &rule, &len, err);
+    if (code != LAM_OK) return code;
+    char *front = strndup(text, len);
     if (!front) return fail_memory(err);
-    lam_code code = parse_weighted(front, out, err);
+    code = parse_weighted(front, out, err);
     out->rule = rule;
     free(front);
     return code;

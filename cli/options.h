@@ -59,6 +59,9 @@ void options_print_help(const char *const *names, const char *model_help);
 
 uint64_t count_or(struct count c, uint64_t otherwise);
 
+/* All of text as a number: decimals, nan or inf; no blank in front, nothing hexadecimal. */
+bool read_real(const char *text, double *out);
+
 /* "FILE[=WEIGHT][,replace]": the last '=' counts if a number follows and the text as a whole is no file's name; likewise ",replace" and
  * ",add" at the end. */
 lam_code adapter_option_parse(const char *text, struct adapter_option *out, lam_error *err);

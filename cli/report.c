@@ -105,10 +105,16 @@ lam_code about(lam_error *err, const char *path)
     return err->code;
 }
 
-void hint(lam_error *err, const char *help)
+void behind(lam_error *err, const char *text)
 {
     size_t len = strlen(err->message);
-    snprintf(err->message + len, sizeof err->message - len, "; %s", help);
+    snprintf(err->message + len, sizeof err->message - len, "%s", text);
+}
+
+void hint(lam_error *err, const char *help)
+{
+    behind(err, "; ");
+    behind(err, help);
 }
 
 /* The message; if it quotes bytes that are not UTF-8, with a '?' for each that is not ASCII. */

@@ -25,8 +25,10 @@ lam_code fail_memory(lam_error *err);
 /* Puts "path: " in front of a message that does not name path. Returns err->code. */
 lam_code about(lam_error *err, const char *path);
 
-/* Puts what helps behind a message. */
+/* Puts what helps behind a message: "; help". */
 void hint(lam_error *err, const char *help);
+/* The same for a text that has its ';', or is empty. */
+void behind(lam_error *err, const char *text);
 
 /* Prints value and a line end, and releases it. NULL, as json_pack gives for text that is not UTF-8, is an error. Returns the exit
  * status. */

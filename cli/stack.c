@@ -4,6 +4,7 @@
 
 #include "progress.h"
 #include "report.h"
+#include "suggest.h"
 
 #include "lamina/cache.h"
 
@@ -62,11 +63,13 @@ static lam_code read_owner(const struct options *o, const char *text, struct sta
 
 static lam_code read_policy(const char *text, struct stack *s, lam_error *err)
 {
-    static const char *const names[] = {[LAM_POLICY_DUAL] = "dual", [LAM_POLICY_MATERIALIZE] = "materialize"};
+    static const char *const names[] = {[LAM_POLICY_DUAL] = "dual", [LAM_POLICY_MATERIALIZE] = "materialize", NULL};
     const char *equals = strchr(text, '='), *name = equals ? equals + 1 : text;
+    char meant[SUGGESTION];
     size_t i = 0;
     while (i < 2 && strcmp(name, names[i]) != 0) i++;
-    if (i == 2) return fail(err, LAM_E_ARGUMENT, "--policy %s: \"%s\" is none of dual and materialize", text, name);
+    if (i == 2)
+        return fail(err, LAM_E_ARGUMENT, "--policy %.200s: \"%.100s\" is none of dual and materialize%s", text, name, did_you_mean(name, "", names, meant));
     if (!equals) {
         s->made.policy = (lam_policy)i;
         return LAM_OK;
@@ -123,9 +126,9 @@ void stack_release(struct stack *s)
     *s = (struct stack){0};
 }
 
-/* The adapter's .slm, or what its import found. */
+/* The adapter's .slm, or what its import found; where that begins the list, *summary says what all of it comes from, as import does. */
 static void obtain(const struct options *o, const lam_manifest_adapter *a, const char *base, const char *base_digest, struct lam_cached *out,
-                   lam_fault_list *faults)
+                   lam_fault_list *faults, lam_error *summary)
 {
     struct progress progress;
     struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress,
@@ -135,6 +138,10 @@ static void obtain(const struct options *o, const lam_manifest_adapter *a, const
     progress_begin(&progress, o, false);
     lam_code code = lam_cache_open_adapter(a->file, base, base_digest, &cache, out, &report, &err);
     progress_end(&progress);
+    if (code != LAM_OK && report.n_faults > 1 && faults->n == 0 && !strstr(err.message, report.faults[0].what)) {
+        about(&err, a->file);
+        *summary = err;
+    }
     for (size_t i = 0; code != LAM_OK && i < report.n_faults; i++) {
         char subject[300];
         lam_error one = {.code = report.faults[i].code};
@@ -151,11 +158,14 @@ lam_code stack_check(const struct options *o, const struct stack *s, const char 
 {
     struct lam_cached cached[MAX_ADAPTERS] = {{0}};
     const char *paths[MAX_ADAPTERS] = {0};
+    lam_error summary = {0};
     for (size_t i = 0; i < s->m->n_adapters; i++) {
-        obtain(o, &s->m->adapters[i], base, base_digest, &cached[i], faults);
+        obtain(o, &s->m->adapters[i], base, base_digest, &cached[i], faults, &summary);
         paths[i] = cached[i].path;
     }
     lam_code code = lam_manifest_check(s->m, base, paths, faults, err);
     for (size_t i = 0; i < s->m->n_adapters; i++) lam_cache_release(&cached[i]);
-    return code;
+    if (code == LAM_OK || !summary.code) return code;
+    *err = summary;
+    return err->code;
 }

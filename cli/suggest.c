@@ -1,5 +1,6 @@
 #include "suggest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LONGEST 31
@@ -29,4 +30,18 @@ const char *nearer_word(const char *typed, const char *best, const char *candida
     if (shorter >= 3 && strncmp(typed, candidate, shorter) == 0) distance = 1;
     if (distance > (len + 2) / 3) return best;
     return best && word_distance(typed, best) <= distance ? best : candidate;
+}
+
+const char *did_you_mean(const char *typed, const char *separators, const char *const words[], char out[SUGGESTION])
+{
+    char piece[LONGEST + 2]; /* a longer one is near to no word */
+    out[0] = 0;
+    for (size_t len; *typed && !out[0]; typed += len + strspn(typed + len, separators)) {
+        const char *best = NULL;
+        len = strcspn(typed, separators);
+        snprintf(piece, sizeof piece, "%.*s", (int)least(len, LONGEST + 1), typed);
+        for (size_t i = 0; words[i]; i++) best = nearer_word(piece, best, words[i]);
+        if (best && strcmp(best, piece) != 0) snprintf(out, SUGGESTION, "; did you mean %s?", best);
+    }
+    return out;
 }

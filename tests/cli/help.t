@@ -162,6 +162,43 @@ Values that are missing, malformed, or out of range; no model is needed to say s
   lamina run --help tells more.
   [2]
 
+Words near to one that is known: of rules, policies, formats, types, kinds and parts. What is near to none has no suggestion.
+
+  $ : > x.slm; lamina run -a x.slm=0.5,repalce -p Hi
+  lamina: --adapter x.slm=0.5,repalce: no file has this name, and "repalce" behind the ',' is none of add and replace; did you mean replace?
+  lamina run --help tells more.
+  [2]
+  $ lamina run -a x.slm,twice -p Hi
+  lamina: --adapter x.slm,twice: no file has this name, and "twice" behind the ',' is none of add and replace
+  lamina run --help tells more.
+  [2]
+  $ lamina run -a x.slm=0,5 -p Hi
+  lamina: --adapter x.slm=0,5: no file has this name, and "0,5" behind the '=' is not a number
+  lamina run --help tells more.
+  [2]
+  $ (lamina run --kv f61; lamina run --kv q8; lamina run --verify ful; lamina run -m x.slm -p Hi --draft lokup:3; lamina bench x.slm --only load,prefil
+  >  lamina diff a b -o x.slm --method spares; lamina diff a b -o x.slm --method lara:8; lamina diff a b -o x.slm --method dense --dtype fp16) 2>&1 | grep -o ' is none of.*\|did you.*'
+   is none of f16, f32 and int8; did you mean f16?
+   is none of f16, f32 and int8
+   is none of lazy, full and off; did you mean full?
+  did you mean lookup?
+  did you mean prefill?
+  did you mean sparse?
+  did you mean lora?
+  did you mean f16?
+  $ lamina run "$DATA/stories260K-Q8_0.gguf" --policy blk.0.attn_q=materialise -p Hi
+  lamina: --policy blk.0.attn_q=materialise: "materialise" is none of dual and materialize; did you mean materialize? (LAM_E_ARGUMENT)
+  [1]
+  $ lamina import "$TESTS/golden/llama-gqa" -o q.slm --quantise q4_64:outlier=0.01 2>&1 | grep -o 'did you.*'; rm x.slm
+  did you mean outliers? (LAM_E_ARGUMENT)
+
+Numbers are decimals and nothing else.
+
+  $ for t in 0x1 ' 1' 1e0x; do lamina run --temp "$t" -p Hi; done 2>&1 | grep -c 'is not a number'
+  3
+  $ for p in 0x1p-1 ' 0.5' 0.5x; do lamina diff a b -o x.slm --method sparse --density "$p"; done 2>&1 | grep -c 'are possible'
+  3
+
 For programs the same is an object.
 
   $ lamina run --json -n ten
