@@ -10,6 +10,7 @@ In README.md, CONTRIBUTING.md and docs/**/*.md:
   - every `lamina COMMAND` and every option beside it stands in the program's help;
   - every environment variable LAMINA_X, and every identifier lam_x and LAM_X, stands in the sources;
   - the table of error codes in docs/c-api.md is include/lamina/error.h's;
+  - docs/c-api.md names every header of include/lamina/, CONTRIBUTING.md every header of tests/, and README.md every page of docs/ itself;
   - a C block under "<!-- file: PATH -->" is that file; every C block with a main compiles;
   - every command of a block under "<!-- runs -->" succeeds, or fails if "# fails" ends its line.
 """
@@ -191,6 +192,14 @@ def write_codes():
     page.write_text(text[:start] + codes_table() + text[end:], encoding="utf-8")
 
 
+def check_lists():
+    for page, folder, ending in (("docs/c-api.md", "include/lamina", ".h"), ("CONTRIBUTING.md", "tests", ".h"), ("README.md", "docs", ".md")):
+        for file in sorted((ROOT / folder).glob("*" + ending)):
+            name = file.relative_to(ROOT).as_posix()
+            if name not in read(ROOT / page):
+                report(ROOT / page, f"does not name {name}")
+
+
 def check_c(blocks, page, scratch):
     for i, (tag, language, block) in enumerate(blocks):
         if language != "c":
@@ -235,6 +244,7 @@ def main():
     sources += read(ROOT / "Makefile") + "\n".join(read(p) for p in (ROOT / "tools").rglob("*.py"))
     if codes_table() not in read(ROOT / "docs/c-api.md"):
         report(ROOT / "docs/c-api.md", "its table of error codes is not error.h's: tools/check_docs.py --write")
+    check_lists()
     with tempfile.TemporaryDirectory() as scratch:
         for page in PAGES:
             spans, blocks, rest = code_of(read(page))

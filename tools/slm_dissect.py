@@ -35,6 +35,15 @@ def sha(*parts):
     return h.digest()
 
 
+def is_line(name):
+    """UTF-8 that shows in one line as it reads: no control characters, separators of lines, or overrides of the direction of writing."""
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not any(c < " " or "\x7f" <= c <= "\x9f" or "\u2028" <= c <= "\u202e" or "\u2066" <= c <= "\u2069" for c in text)
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
@@ -103,6 +112,7 @@ def main(path):
         check(e[0] == name_end and e[14] == 0 and e[15] == bytes(8), "name offset or reserved fields")
         name_end += e[1]
         name = f[names_at + e[0]:names_at + name_end]
+        check(1 <= e[1] <= 1023 and is_line(name), f"name {name!a}")
         entries.append((name, e[2], e[3], e[4:8], e[8], e[9], e[10], e[11], e[13], e[12]))
     check([e[0] for e in entries] == sorted({e[0] for e in entries}), "name order")
     check(data_at == up(names_at + name_end, 65536) and size == data_at + data_len, "data section")
