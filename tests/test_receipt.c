@@ -221,6 +221,20 @@ static void test_keys(void **state)
     assert_string_equal(info.standing, "verified by new");
     assert_string_equal(info.key, key);
     lam_trust_free(trust);
+    snprintf(path, sizeof path, "%s/new-private.pem", folder);
+    fixture_write(path, secret, strlen(secret));
+    assert_int_equal(lam_trust_open(folder, &trust, &err), LAM_E_PRIVATE_KEY); /* in the folder, and given by itself */
+    assert_non_null(strstr(err.message, "new-private.pem is a private key"));
+    assert_int_equal(lam_trust_open(path, &trust, &err), LAM_E_PRIVATE_KEY);
+    static const char *const labels[] = {"ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY"};
+    for (size_t i = 0; i < 3; i++) { /* of whatever kind, and also beside a public one */
+        char both[2000];
+        snprintf(both, sizeof both, "%s-----BEGIN %s-----\nAA==\n-----END %s-----\n", open, labels[i], labels[i]);
+        fixture_write(path, both, strlen(both));
+        assert_int_equal(lam_trust_open(path, &trust, &err), LAM_E_PRIVATE_KEY);
+        assert_null(trust);
+    }
+    assert_int_equal(unlink(path), 0);
     snprintf(path, sizeof path, "%s/bad.pem", folder);
     fixture_write(path, "no key", 6);
     assert_int_equal(lam_trust_open(folder, &trust, &err), LAM_E_FORMAT); /* a list that cannot be read is not passed over */
@@ -257,6 +271,52 @@ static void bytes_of(const char *hex, uint8_t *out)
     }
 }
 
+/* Keys for which anybody can sign: all of them, from exact arithmetic, and no other. */
+static void test_weak_keys(void **state)
+{
+    (void)state;
+    lam_error err;
+    lam_trust *trust;
+    lam_receipt_info info;
+    size_t size, i;
+    json_t *keys, *all, *key;
+    uint8_t bytes[LAM_ED25519_KEY], signature[LAM_ED25519_SIGNATURE];
+    bool good = false;
+    char *text = (char *)test_read_file(DATA "low-order.json", &size);
+    assert_ok(lam_json_parse(text, size, "keys", &keys, &err), err);
+    free(text);
+    assert_int_equal(json_array_size(keys), 14);
+    json_array_foreach(keys, i, key) {
+        bytes_of(json_string_value(key), bytes);
+        assert_true(lam_ed25519_low_order(bytes));
+        for (size_t bit = 0; bit < 255; bit += 7) { /* 255 is the sign, which every one of them has both ways */
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            bool other = lam_ed25519_low_order(bytes);
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            if (bit) assert_false(other);
+        }
+    }
+    json_decref(keys);
+    assert_int_equal(lam_trust_open(DATA "weak.pem", &trust, &err), LAM_E_WEAK_KEY);
+    assert_non_null(strstr(err.message, "weak.pem"));
+
+    /* The forged signature does hold by RFC 8032's equation; the receipt is refused for its key. */
+    char *forged = golden("forged");
+    assert_ok(lam_json_parse(forged, strlen(forged), "forged", &all, &err), err);
+    struct lam_str statement = {0};
+    const json_t *part = json_object_get(all, "signature");
+    assert_ok(lam_json_canonical(json_object_get(all, "statement"), &statement, &err), err);
+    bytes_of(json_string_value(json_object_get(part, "key")), bytes);
+    bytes_of(json_string_value(json_object_get(part, "value")), signature);
+    assert_ok(lam_ed25519_verify(bytes, statement.data, statement.len, signature, &good, &err), err);
+    assert_true(good);
+    assert_int_equal(check(forged, ID, NULL, &info, &err), LAM_E_WEAK_KEY);
+    assert_non_null(strstr(err.message, "ed25519:0100000000"));
+    lam_str_release(&statement);
+    json_decref(all);
+    lam_memory_free(forged);
+}
+
 /* RFC 8032, section 7.1, TEST 2 and TEST 3. */
 static void test_rfc_8032(void **state)
 {
@@ -288,7 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_made_as_the_rfcs_say), cmocka_unit_test(test_standing), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_made), cmocka_unit_test(test_keys), cmocka_unit_test(test_rfc_8032),
+        cmocka_unit_test(test_not_made), cmocka_unit_test(test_keys), cmocka_unit_test(test_weak_keys), cmocka_unit_test(test_rfc_8032),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,10 @@
     python3 tools/make_receipt_golden.py tests/data/receipts
 
 alice-private.pem, alice.pem, bob.pem   keys; alice's is that of RFC 8032 section 7.1, TEST 1, bob's that of TEST 2
-receipts.json                           {"hash": a receipt with a bare hash, "signed": the same signed by alice}
+receipts.json                           {"hash": a receipt with a bare hash, "signed": the same signed by alice, "forged": the same, signed for
+                                        the neutral point as key, which needs no secret}
+low-order.json                          every key that is a point of the small subgroup, however it is written
+weak.pem                                one of them
 """
 import base64
 import hashlib
@@ -70,6 +73,25 @@ def sign(seed, message):
     return point + ((r + k * scalar) % ORDER).to_bytes(32, "little")
 
 
+def small_keys():
+    """All 32 bytes that a reader may take for a point whose order divides 8: y reduced or not, and either sign, also of x = 0."""
+    points = set()
+    for y in range(2, 60):
+        x = recover_x(y)
+        if (-x * x + y * y - 1 - D * x * x * y * y) % P == 0:  # on the curve
+            points.add(times(ORDER, (x, y)))
+    assert points and all(times(8, p) == (0, 1) for p in points)
+    points |= {add(a, b) for a in points for b in points}
+    assert len(points) == 8
+    rows = [y for y in {y for _, y in points} for y in (y, y + P) if y < 2**255]
+    return sorted((y | sign << 255).to_bytes(32, "little").hex() for y in rows for sign in (0, 1))
+
+
+def forge(scalar):
+    """(key, signature) of any text: s·B = R + k·A holds with R = s·B, A the neutral point."""
+    return encode((0, 1)), encode(times(scalar, BASE)) + (scalar % ORDER).to_bytes(32, "little")
+
+
 def pem(kind, der):
     return f"-----BEGIN {kind}-----\n{base64.b64encode(der).decode()}\n-----END {kind}-----\n"
 
@@ -94,7 +116,12 @@ def main():
     text = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     hash_only = {"digest": "sha256:" + hashlib.sha256(text).hexdigest(), "statement": statement}
     signature = {"algorithm": "ed25519", "key": public(ALICE).hex(), "value": sign(ALICE, text).hex()}
-    receipts = {"hash": hash_only, "signed": hash_only | {"signature": signature}}
+    key, value = forge(2025)
+    forged = {"algorithm": "ed25519", "key": key.hex(), "value": value.hex()}
+    receipts = {"hash": hash_only, "signed": hash_only | {"signature": signature}, "forged": hash_only | {"signature": forged}}
+    keys = small_keys()
+    (folder / "low-order.json").write_text(json.dumps(keys, indent=1) + "\n")
+    (folder / "weak.pem").write_text(pem("PUBLIC KEY", OID + bytes.fromhex(keys[4])))
     (folder / "receipts.json").write_text(json.dumps(receipts, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 

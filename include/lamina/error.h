@@ -41,6 +41,8 @@ typedef enum lam_code {
     LAM_E_UNKNOWN_FIELD = 32,/* a field that may change results and that we do not know */
     LAM_E_CHANGED = 33,      /* the file was truncated, replaced or written since it was opened */
     LAM_E_ALIGNMENT = 34,    /* an offset or alignment that the format forbids */
+    LAM_E_PRIVATE_KEY = 35,  /* a private key where a public one belongs */
+    LAM_E_WEAK_KEY = 36,     /* a public key for which anybody can sign */
 
     /* models */
     LAM_E_ARCHITECTURE = 40, /* a model architecture that we do not run */

@@ -15,8 +15,9 @@ extern "C" {
 /* The public keys whose signatures count. */
 typedef struct lam_trust lam_trust;
 /* path: a folder of *.pem files, or one such file; NULL: $LAMINA_TRUST, else $XDG_CONFIG_HOME/lamina/trust, else $HOME/.config/lamina/trust,
- * and no key at all if there is no such folder. A key is called as its file, without ".pem". LAM_E_NOT_FOUND, LAM_E_FORMAT for what
- * is no Ed25519 key, LAM_E_LIMIT, LAM_E_IO, LAM_E_NO_MEMORY. A build without signatures has none. */
+ * and no key at all if there is no such folder. A key is called as its file, without ".pem". LAM_E_NOT_FOUND, LAM_E_PRIVATE_KEY for
+ * a private key, LAM_E_WEAK_KEY for one for which anybody can sign, LAM_E_FORMAT for what is no Ed25519 key, LAM_E_LIMIT, LAM_E_IO,
+ * LAM_E_NO_MEMORY. A build without signatures has none. */
 LAM_API lam_code lam_trust_open(const char *path, lam_trust **out, lam_error *err);
 LAM_API void lam_trust_free(lam_trust *trust);
 LAM_API size_t lam_trust_size(const lam_trust *trust);
@@ -45,8 +46,9 @@ LAM_API lam_code lam_receipt_make(const char *composition_id, const char *figure
                                   lam_error *err);
 
 /* text[len] against a composition (NULL: any) and a trust list (NULL: empty). LAM_E_SIGNATURE for a signature that is not its key's, which is
- * named; LAM_E_DIGEST for a wrong hash; LAM_E_WRONG_COMPOSITION, naming both ids; LAM_E_UNSUPPORTED for an algorithm that is
- * not ed25519; LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_FORMAT, LAM_E_LIMIT, LAM_E_NO_MEMORY. */
+ * named; LAM_E_WEAK_KEY for a key for which anybody can sign; LAM_E_DIGEST for a wrong hash; LAM_E_WRONG_COMPOSITION, naming both ids;
+ * LAM_E_UNSUPPORTED for an algorithm that is not ed25519; LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_FORMAT, LAM_E_LIMIT,
+ * LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_receipt_check(const char *text, size_t len, const char *composition_id, const lam_trust *trust, lam_receipt_info *out,
                                    lam_error *err);
 

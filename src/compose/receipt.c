@@ -192,6 +192,7 @@ static lam_code check_signature(const json_t *signature, const struct lam_str *t
         !read_hex(json_string_value(json_object_get(signature, "value")), value, sizeof value))
         return LAM_RAISE(err, LAM_E_FORMAT, "receipt: the signature's key has 64 hexadecimal digits in small letters, its value 128");
     key_name(key, out->key);
+    if (lam_ed25519_low_order(key)) return LAM_RAISE(err, LAM_E_WEAK_KEY, "receipt: key %s is a point of small order, for which anybody can sign", out->key);
     *unchecked = !lam_ed25519_present();
     if (*unchecked) return LAM_OK;
     bool good = false;

@@ -12,7 +12,7 @@
 #define LAM_ED25519_KEY 32
 #define LAM_ED25519_SIGNATURE 64
 
-/* The public key of pem[len], which may be a public or an unencrypted private one. LAM_E_FORMAT. */
+/* The public key of pem[len]. LAM_E_PRIVATE_KEY if a private one is there, of whatever kind; LAM_E_WEAK_KEY; LAM_E_FORMAT. */
 lam_code lam_ed25519_public(const char *pem, size_t len, uint8_t key[LAM_ED25519_KEY], lam_error *err);
 /* LAM_E_FORMAT if pem[len] is no unencrypted private key. key gets the public one. */
 lam_code lam_ed25519_sign(const char *pem, size_t len, const void *message, size_t message_len, uint8_t key[LAM_ED25519_KEY],
@@ -21,6 +21,9 @@ lam_code lam_ed25519_verify(const uint8_t key[LAM_ED25519_KEY], const void *mess
                             const uint8_t signature[LAM_ED25519_SIGNATURE], bool *good, lam_error *err);
 /* Appends to both. */
 lam_code lam_ed25519_generate(struct lam_str *private_pem, struct lam_str *public_pem, lam_error *err);
+
+/* low_order.c: whether the key is a point of the small subgroup, for which a signature needs no secret (8·key is the neutral point). */
+bool lam_ed25519_low_order(const uint8_t key[LAM_ED25519_KEY]);
 
 /* Whether this build has signatures. */
 bool lam_ed25519_present(void);

@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <string.h>
 
 bool lam_ed25519_present(void) { return true; }
 
@@ -36,13 +37,24 @@ static bool raw_public(const EVP_PKEY *key, uint8_t out[LAM_ED25519_KEY])
     return EVP_PKEY_get_raw_public_key(key, out, &n) == 1 && n == LAM_ED25519_KEY;
 }
 
+/* Whether any label of pem[len] is that of a private key: encrypted, of another kind or damaged, too. */
+static bool names_private(const char *pem, size_t len)
+{
+    static const char label[] = "PRIVATE KEY-----";
+    size_t n = sizeof label - 1;
+    for (size_t i = 0; i + n <= len; i++)
+        if (memcmp(pem + i, label, n) == 0) return true;
+    return false;
+}
+
 lam_code lam_ed25519_public(const char *pem, size_t len, uint8_t out[LAM_ED25519_KEY], lam_error *err)
 {
+    if (names_private(pem, len)) return LAM_RAISE(err, LAM_E_PRIVATE_KEY, "is a private key, and its owner's alone: the public one belongs here");
     EVP_PKEY *key = read_pem(pem, len, false);
-    if (!key) key = read_pem(pem, len, true);
     bool ok = key && raw_public(key, out);
     EVP_PKEY_free(key);
-    return ok ? LAM_OK : LAM_RAISE(err, LAM_E_FORMAT, "no Ed25519 key in PEM");
+    if (ok && lam_ed25519_low_order(out)) return LAM_RAISE(err, LAM_E_WEAK_KEY, "is a point of small order, for which anybody can sign");
+    return ok ? LAM_OK : LAM_RAISE(err, LAM_E_FORMAT, "no Ed25519 public key in PEM");
 }
 
 lam_code lam_ed25519_sign(const char *pem, size_t len, const void *message, size_t message_len, uint8_t public_key[LAM_ED25519_KEY],

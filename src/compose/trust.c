@@ -42,6 +42,8 @@ static lam_code add_key(struct lam_trust *t, const char *path, lam_error *err)
     lam_error why;
     lam_code code = lam_ed25519_public(file.data ? (const char *)file.data : "", file.size, k->key, &why);
     lam_unmap_file(&file);
+    if (code == LAM_E_PRIVATE_KEY)
+        return LAM_RAISE(err, code, "%s is a private key: only public ones belong into a trust list, and nobody else should have this one", path);
     if (code != LAM_OK) return LAM_RAISE(err, code, "%s: %s", path, why.message);
     k->name = lam_strndup(base, strlen(base) - (ends_so(base) ? strlen(ENDING) : 0));
     if (!k->name) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
