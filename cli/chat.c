@@ -67,7 +67,7 @@ static lam_code conversation(const struct chat *c, struct tokens *out, lam_error
 {
     char *text = NULL;
     bool template = uses_template(c->o, c->all);
-    lam_code code = template ? lam_chat_format(c->all->base, c->messages, c->n_messages, true, &text, err) : join_messages(c, &text, err);
+    lam_code code = template ? lam_chat_format(c->all->composition, c->messages, c->n_messages, true, &text, err) : join_messages(c, &text, err);
     if (code != LAM_OK) return code;
     unsigned flags = LAM_TOKENIZE_SPECIAL | (template ? LAM_TOKENIZE_CONTROL : 0);
     code = lam_tokenize(c->all->base, text, strlen(text), flags, &out->ids, &out->n, err);
@@ -131,7 +131,7 @@ static lam_code generate(struct chat *c, lam_error *err)
     lam_generate_options drafts;
     lam_generate_report report;
     (void)draft_options(c->o, &drafts);
-    lam_code code = lam_generate_with(c->session, &c->o->sampling, &drafts, limit, take_reply, c, &report, err);
+    lam_code code = lam_generate_with(c->session, &c->all->sampling, &drafts, limit, take_reply, c, &report, err);
     generated = report.n_tokens;
     print_now(c->colour ? "\033[0m\n" : "\n");
     if (code != LAM_OK) return code;
@@ -214,7 +214,7 @@ static void greet(const struct chat *c)
 {
     if (c->o->quiet) return;
     chat_print_composition(c);
-    if (!c->all->info.has_chat_template)
+    if (!lam_composition_template_digest(c->all->composition))
         fprintf(c->talk, "This model has no chat template: it continues what you write, as text (as with --raw)%s.\n",
                 c->o->tokens.given ? "" : ", by 128 tokens at most (-n)");
     fprintf(c->talk, "/help lists the commands.\n");
@@ -228,7 +228,7 @@ int chat(struct options *o, struct opened *all)
     lam_error err = {0};
     if (check_system(o, all, &err) != LAM_OK) return report(o, &err);
     greet(&c);
-    if (o->system) c.done = !add_message(&c, "system", o->system);
+    if (all->stack.m->prompt && uses_template(o, all)) c.done = !add_message(&c, "system", all->stack.m->prompt);
     while (!c.done && !ferror(stdout) && read_line(&c, &line)) {
         if (turn(&c, line, &err) == LAM_OK) continue;
         report(o, &err);

@@ -182,7 +182,7 @@ static lam_code do_id(struct chat *c, const char *argument, lam_error *err)
 static lam_code do_reset(struct chat *c, const char *argument, lam_error *err)
 {
     (void)argument, (void)err;
-    chat_forget(c, c->o->system ? 1 : 0);
+    chat_forget(c, c->n_messages && strcmp(c->messages[0].role, "system") == 0 ? 1 : 0);
     fprintf(c->talk, "the conversation is forgotten\n");
     return LAM_OK;
 }

@@ -2,7 +2,6 @@
 #include "commands.h"
 #include "default_model.h"
 #include "open.h"
-#include "progress.h"
 #include "report.h"
 
 #include "lamina/cache.h"
@@ -13,28 +12,13 @@
 static lam_code find_faults(const struct options *o, lam_fault_list *faults, lam_error *err)
 {
     struct stack *s = calloc(1, sizeof *s);
-    struct progress progress;
     struct lam_cached base = {0};
-    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
-    char *text = NULL;
+    char digest[LAM_DIGEST_TEXT];
     if (!s) return fail_memory(err);
     lam_code code = stack_open(o, s, err);
-    if (code == LAM_OK) {
-        progress_begin(&progress, o, false);
-        code = lam_cache_open_base(s->m->base_file, &cache, &base, err);
-        progress_end(&progress);
-    }
-    if (code == LAM_OK) code = lam_inspect(base.path, false, &text, err);
-    if (code == LAM_OK) {
-        json_t *info = json_loads(text, 0, NULL);
-        const char *digest = json_string_value(json_object_get(info, "base_digest"));
-        if (digest) code = stack_check(o, s, base.path, digest, faults, err);
-        else code = fail(err, LAM_E_FORMAT, "%s is an adapter, not a base", s->m->base_file);
-        json_decref(info);
-    } else {
-        about(err, s->m->base_file ? s->m->base_file : o->model);
-    }
-    lam_memory_free(text);
+    if (code == LAM_OK) code = stack_open_base(o, s, &base, digest, err);
+    if (code == LAM_OK) code = stack_check(o, s, base.path, digest, faults, err);
+    if (code != LAM_OK && s->advice[0]) hint(err, s->advice);
     lam_cache_release(&base);
     stack_release(s);
     free(s);

@@ -24,14 +24,14 @@ static void describe(const struct opened *all, lam_manifest_adapter *adapters, l
     out->base_name = all->info.name;
     out->tokenizer_digest = all->info.tokenizer_digest;
     out->states_template = true;
-    out->template_digest = all->info.template_digest;
+    out->template_digest = lam_composition_template_digest(all->composition);
     const char *kv = lam_composition_kv_format(all->composition);
     out->kv = strcmp(kv, "f16") == 0 ? LAM_KV_FLOAT16 : strcmp(kv, "f32") == 0 ? LAM_KV_FLOAT32 : LAM_KV_INT8;
     for (size_t i = 0; i < out->n_adapters; i++) {
         lam_adapter_info info;
         lam_adapter_describe(all->adapters[i].adapter, &info);
         adapters[i].digest = info.digest;
-        adapters[i].name = info.name;
+        if (!adapters[i].name) adapters[i].name = info.name;
         adapters[i].waived = !info.bound;
     }
     out->adapters = adapters;
@@ -76,7 +76,7 @@ static lam_code add_parts(const struct opened *all, lam_manifest_adapter *adapte
     return code;
 }
 
-static lam_code write_manifest(const struct options *o, const struct opened *all, lam_error *err)
+static lam_code write_manifest(const struct options *o, struct opened *all, lam_error *err)
 {
     lam_manifest_adapter adapters[MAX_ADAPTERS];
     lam_manifest m;
@@ -86,6 +86,7 @@ static lam_code write_manifest(const struct options *o, const struct opened *all
     describe(all, adapters, &m);
     lam_code code = texts && list && parts ? add_parts(all, adapters, parts, &m, err) : fail_memory(err);
     if (code == LAM_OK) code = add_receipts(o, &m, texts, list, err);
+    if (code == LAM_OK) code = take_receipts(o, all, m.receipts, m.n_receipts, err);
     if (code == LAM_OK && o->output) {
         code = check_replaceable(o->output, err);
         if (code == LAM_OK) code = check_not_read(o, all, o->output, err);
@@ -110,6 +111,7 @@ int cmd_compose(struct options *o)
     if (!choose_model(o, 0, 0, path)) return 2;
     struct opened *all = calloc(1, sizeof *all);
     lam_code code = all ? open_all(o, all, &err) : fail_memory(&err);
+    if (code == LAM_OK) code = check_system(o, all, &err);
     if (code == LAM_OK) code = write_manifest(o, all, &err);
     int status = code == LAM_OK ? 0 : report(o, &err);
     if (code == LAM_OK && o->output && o->json)

@@ -7,6 +7,7 @@
 
 #include "lamina/cache.h"
 #include "lamina/diff.h"
+#include "lamina/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,9 @@ int cmd_diff(struct options *o)
     lam_error err;
     struct diff d = {.o = o};
     if (o->n_rest != 2) return usage(o, "diff takes BASE and TUNED");
+    for (size_t i = 0; i < 2; i++)
+        if (lam_manifest_detect(o->rest[i]))
+            return usage(o, "%s is a manifest, and diff takes bases: lamina merge %s -o FILE.slm makes one of it", o->rest[i], o->rest[i]);
     if (!o->output) return usage(o, "where to? give -o FILE");
     d.base = o->rest[0];
     d.tuned = o->rest[1];

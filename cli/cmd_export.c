@@ -5,20 +5,30 @@
 #include "progress.h"
 #include "report.h"
 
-#include "lamina/cache.h"
+#include "stack.h"
+
+#include <stdlib.h>
 
 static lam_code export_base(struct options *o, lam_error *err)
 {
     struct lam_cached base = {0};
+    struct stack *s = calloc(1, sizeof *s);
     struct progress progress;
     lam_import_options options = {.progress = progress_step, .progress_context = &progress};
-    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
-    progress_begin(&progress, o, false);
-    lam_code code = lam_cache_open_base(o->model, &cache, &base, err);
+    char digest[LAM_DIGEST_TEXT];
+    if (!s) return fail_memory(err);
+    lam_code code = stack_open(o, s, err);
+    if (code == LAM_OK && (s->m->n_adapters || s->m->template_text))
+        code = fail(err, LAM_E_ARGUMENT, "%.200s is more than a base: lamina merge %.200s -o FILE.gguf makes one base of it", o->model, o->model);
+    if (code == LAM_OK) code = stack_open_base(o, s, &base, digest, err);
     if (code == LAM_OK) code = check_not_source(o->output, base.path, err);
+    if (code == LAM_OK && s->read) code = check_not_source(o->output, s->m->base_file, err);
+    progress_begin(&progress, o, false);
     if (code == LAM_OK) code = lam_export_gguf(base.path, o->output, &options, err);
     progress_end(&progress);
     lam_cache_release(&base);
+    stack_release(s);
+    free(s);
     return code == LAM_OK ? LAM_OK : about(err, o->model);
 }
 

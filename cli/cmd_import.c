@@ -6,7 +6,7 @@
 #include "report.h"
 #include "suggest.h"
 
-#include "lamina/cache.h"
+#include "stack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,16 +53,33 @@ static lam_code choose_output(struct import *i, lam_error *err)
 
 static lam_code import_adapter(struct import *i, const lam_import_options *options, lam_error *err)
 {
-    struct lam_cached base;
-    struct lam_cache_options cache = {.progress = options->progress, .progress_context = options->progress_context};
-    lam_code code = lam_cache_open_base(i->o->model, &cache, &base, err);
-    if (code != LAM_OK) return about(err, i->o->model);
-    code = check_not_source(i->output, base.path, err);
-    if (code == LAM_OK) code = lam_import_adapter(i->source, base.path, i->output, options, &i->report, err);
+    struct lam_cached base = {0};
+    struct stack *s = calloc(1, sizeof *s);
+    char digest[LAM_DIGEST_TEXT];
+    if (!s) return fail_memory(err);
+    lam_code code = stack_open(i->o, s, err);
+    if (code == LAM_OK) code = stack_open_base(i->o, s, &base, digest, err);
+    if (code == LAM_OK) code = check_not_source(i->output, base.path, err);
+    if (code == LAM_OK && s->read) code = check_not_source(i->output, s->m->base_file, err);
+    bool opened = code == LAM_OK;
+    progress_begin(options->progress_context, i->o, false);
+    if (opened) code = lam_import_adapter(i->source, base.path, i->output, options, &i->report, err);
+    progress_end(options->progress_context);
     lam_cache_release(&base);
+    stack_release(s);
+    free(s);
+    if (!opened) return code;
     list_faults(i->report.faults, i->report.n_faults);
     lam_memory_free(i->report.faults);
     i->report.faults = NULL;
+    return code == LAM_OK ? LAM_OK : about(err, i->source);
+}
+
+static lam_code import_base(struct import *i, const lam_import_options *options, lam_error *err)
+{
+    progress_begin(options->progress_context, i->o, false);
+    lam_code code = lam_import_base(i->source, i->output, options, err);
+    progress_end(options->progress_context);
     return code == LAM_OK ? LAM_OK : about(err, i->source);
 }
 
@@ -74,12 +91,10 @@ static lam_code import(struct import *i, lam_error *err)
     lam_import_options options = {.progress = progress_step, .progress_context = &progress, .quantise = i->o->quantise,
                                   .accept_tokenizer = i->o->accept_tokenizer};
     double start = now_seconds();
-    progress_begin(&progress, i->o, false);
-    lam_code code = i->adapter ? import_adapter(i, &options, err) : lam_import_base(i->source, i->output, &options, err);
-    progress_end(&progress);
+    lam_code code = i->adapter ? import_adapter(i, &options, err) : import_base(i, &options, err);
     i->seconds = now_seconds() - start;
     if (code == LAM_E_ARGUMENT && i->o->quantise) behind(err, did_you_mean(i->o->quantise, ":,=", words, meant));
-    return code == LAM_OK ? LAM_OK : about(err, i->source);
+    return code;
 }
 
 /* What --quantise did, from lam_inspect's tensors. */
@@ -189,6 +204,7 @@ int cmd_import(struct options *o)
     lam_source_kind kind;
     if (o->n_rest != 1) return usage(o, "import takes one SOURCE");
     struct import i = {.o = o, .source = o->rest[0]};
+    if (lam_manifest_detect(i.source)) return usage(o, "%s is a manifest, of which nothing is imported: lamina run and the others take it as it is", i.source);
     if (lam_source_detect(i.source, &kind, &err) != LAM_OK) return report(o, &err);
     bool bind = kind == LAM_SOURCE_SLM_ADAPTER;
     if (kind == LAM_SOURCE_SLM_BASE || (bind && !o->model))

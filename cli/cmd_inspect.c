@@ -42,20 +42,17 @@ static int inspect_manifest(const struct options *o, const char *path)
     lam_manifest *m;
     lam_fault_list faults = {0};
     lam_trust *trust = NULL;
-    char standing[256] = "not known: the manifest names no id", *text = NULL;
+    char standing[256] = "not known: the manifest names no id";
     lam_code code = lam_manifest_read(path, &m, &faults, &err);
     list_faults(faults.items, faults.n);
     lam_fault_list_release(&faults);
     if (code == LAM_OK) code = lam_trust_open(NULL, &trust, &err);
     if (code == LAM_OK && m->id) code = lam_standing(m->id, m->n_adapters, m->receipts, m->n_receipts, trust, standing, &err);
-    if (code == LAM_OK) code = lam_manifest_json(m, path, &text, &err);
     lam_trust_free(trust);
     lam_manifest_free(m);
-    if (code != LAM_OK) return report(o, &err);
-    json_t *object = json_pack("{s:s,s:s,s:I,s:s,s:o}", "path", path, "kind", "manifest", "bytes", (json_int_t)file_bytes(path), "standing",
-                               standing, "manifest", json_loads(text, 0, NULL));
-    lam_memory_free(text);
-    return tell(o, object);
+    if (code != LAM_OK) return report(o, (about(&err, path), &err));
+    return tell(o, json_pack("{s:s,s:s,s:I,s:s,s:o}", "path", path, "kind", "manifest", "bytes", (json_int_t)file_bytes(path), "standing", standing,
+                             "manifest", json_load_file(path, 0, NULL)));
 }
 
 /* The file as JSON if it is a receipt, with its bytes in *text; else NULL, and nothing in *text. */

@@ -17,6 +17,7 @@ struct score {
     size_t window, first;   /* first: position from which on it is scored */
     size_t before, total;   /* tokens of the windows before, of all */
     double sum, sum_squares;
+    char text_digest[LAM_DIGEST_TEXT];
     size_t count;
     struct progress progress;
 };
@@ -60,10 +61,12 @@ static int print_score(const struct options *o, const struct opened *all, const 
     double variance = s->sum_squares / (double)s->count - mean * mean;
     double deviation = s->count > 1 ? sqrt(fmax(variance, 0.0) / (double)(s->count - 1)) * perplexity : 0.0;
     if (o->json)
-        return print_json(o, json_pack("{s:f,s:f,s:f,s:I,s:I,s:f,s:s,s:s,s:s,s:s}", "perplexity", perplexity, "deviation", deviation, "mean_nll", mean,
-                                       "scored_tokens", (json_int_t)s->count, "context", (json_int_t)s->window, "seconds", seconds,
-                                       "composition_id", lam_composition_id(all->composition), "standing", standing(all), "kv_format",
-                                       lam_composition_kv_format(all->composition), "bytes", bytes_state(o)));
+        return print_json(o, json_pack("{s:f,s:f,s:f,s:I,s:I,s:I,s:s,s:s,s:s,s:{s:f,s:s,s:s,s:s,s:I}}", "perplexity", perplexity, "deviation", deviation,
+                                       "mean_nll", mean, "tokens", (json_int_t)s->total, "scored_tokens", (json_int_t)s->count, "context",
+                                       (json_int_t)s->window, "text_digest", s->text_digest, "composition_id",
+                                       lam_composition_id(all->composition), "kv_format", lam_composition_kv_format(all->composition),
+                                       "machine", "seconds", seconds, "standing", standing(all), "bytes", bytes_state(o), "isa",
+                                       lam_engine_isa(all->engine), "threads", (json_int_t)lam_engine_threads(all->engine)));
     printf("perplexity %.4f +/- %.4f over %zu tokens in windows of %zu\ncomposition %s\n", perplexity, deviation, s->count, s->window,
            lam_composition_id(all->composition));
     print_standing(stdout, all, 0);
@@ -79,6 +82,7 @@ static lam_code score_file(const struct options *o, const struct opened *all, co
     struct text text = {0};
     struct tokens tokens = {0}, bos = {0};
     lam_code code = read_whole(path, &text, err);
+    if (code == LAM_OK) lam_digest_bytes(text.bytes, text.len, s->text_digest);
     if (code == LAM_OK) code = lam_tokenize(all->base, text.bytes, text.len, LAM_TOKENIZE_SPECIAL, &tokens.ids, &tokens.n, err);
     if (code == LAM_OK && tokens.n < s->window)
         code = fail(err, LAM_E_ARGUMENT, "%s has %zu tokens, and a window %zu (-c sets it)", path, tokens.n, s->window);

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ONLY_CLAIMED 3 /* the status of receipt check for a sound receipt that no trusted key vouches for */
+
 /* ---- figures ---- */
 
 static bool is_number(const char *text)
@@ -51,8 +53,8 @@ static lam_code add_file(json_t *figures, const char *path, lam_error *err)
     if (!json_is_object(more)) code = fail(err, LAM_E_FORMAT, "%s: no JSON object of figures", path);
     json_object_foreach(more, key, value) {
         if (code == LAM_OK && json_object_get(figures, key)) code = fail(err, LAM_E_DUPLICATE, "%s: \"%s\" stands there already", path, key);
-        /* what --json of other commands tells of lists and what they lack is no figure */
-        if (code == LAM_OK && !json_is_array(value) && !json_is_null(value)) json_object_set(figures, key, value);
+        /* what --json of other commands tells of lists, of the machine and of what they lack is no figure of the composition */
+        if (code == LAM_OK && !json_is_array(value) && !json_is_null(value) && strcmp(key, "machine") != 0) json_object_set(figures, key, value);
     }
     json_decref(more);
     return code;
@@ -185,6 +187,7 @@ static int check(struct options *o)
         if (code != LAM_OK) about(&err, path);
     }
     int status = code == LAM_OK ? print_checked(o, &info, &text, o->model != NULL) : report(o, &err);
+    if (status == 0 && info.state != LAM_RECEIPT_VERIFIED) status = ONLY_CLAIMED;
     lam_trust_free(trust);
     free(text.bytes);
     return status;

@@ -70,7 +70,7 @@ static int print_result(const struct options *o, const struct opened *all, const
                                        "prompt_tokens", (json_int_t)g->n_prompt, "restored_tokens", (json_int_t)g->n_before, "cached_tokens",
                                        (json_int_t)g->n_cached, "passes", (json_int_t)g->report.n_passes, "drafted_tokens",
                                        (json_int_t)g->report.n_drafted, "accepted_tokens", (json_int_t)g->report.n_accepted, "tokens", (json_int_t)g->n_generated, "seed",
-                                       (json_int_t)o->sampling.seed, "prefill_tokens_per_second", prefill,
+                                       (json_int_t)all->sampling.seed, "prefill_tokens_per_second", prefill,
                                        "decode_tokens_per_second", decode, "isa", lam_engine_isa(all->engine), "threads",
                                        (json_int_t)lam_engine_threads(all->engine)));
     if (!print_now("\n") || o->quiet) return 0;
@@ -125,7 +125,7 @@ static lam_code generate(struct opened *all, struct generation *g, const struct 
     g->room = lam_session_context(session) - lam_session_length(session);
     g->n_most = (size_t)count_or(o->tokens, uses_template(o, all) ? SIZE_MAX : DEFAULT_TOKENS);
     if (code == LAM_OK && !process_signal())
-        code = lam_generate_with(session, &o->sampling, &g->drafts, g->n_most, take_piece, g, &g->report, err);
+        code = lam_generate_with(session, &all->sampling, &g->drafts, g->n_most, take_piece, g, &g->report, err);
     g->n_generated = g->report.n_tokens;
     g->prefill = middle - start;
     g->decode = now_seconds() - middle;
@@ -137,7 +137,7 @@ static lam_code generate(struct opened *all, struct generation *g, const struct 
 
 static void note_surprises(const struct options *o, const struct opened *all)
 {
-    if (!all->info.has_chat_template && !o->raw && !o->token_ids)
+    if (!lam_composition_template_digest(all->composition) && !o->raw && !o->token_ids)
         note(o, "%s has no chat template: the prompt is the text to continue (as with --raw)", all->info.name);
     if (o->context.given && o->context.value > all->info.n_context)
         note(o, "a context of %zu tokens is beyond the %u that %s was made for", (size_t)o->context.value, all->info.n_context,

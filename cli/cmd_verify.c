@@ -4,6 +4,8 @@
 #include "progress.h"
 #include "report.h"
 
+#include "lamina/manifest.h"
+
 int cmd_verify(struct options *o)
 {
     lam_error err;
@@ -11,6 +13,7 @@ int cmd_verify(struct options *o)
     struct progress progress;
     if (o->n_rest != 1) return usage(o, "verify takes one FILE");
     const char *path = o->rest[0];
+    if (lam_manifest_detect(path)) return usage(o, "%s is a manifest; lamina check %s looks at all that it names", path, path);
     lam_import_options options = {.progress = progress_step, .progress_context = &progress};
     double start = now_seconds();
     progress_begin(&progress, o, false);

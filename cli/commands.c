@@ -7,30 +7,40 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const run_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "system", "raw", "echo", "allow-base", "draft", "save-session",
+static const char *const run_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+    "template", "prompt", "token-ids", "system", "raw", "echo", "allow-base", "draft", "save-session",
                                           "restore-session", "prefix-cache", "tokens", "temp",
     "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const import_options[] = {"model", "output", "quantise", "accept-tokenizer", "json", "quiet", "help", NULL};
+static const char *const import_options[] = {"model", "search", "output", "quantise", "accept-tokenizer", "json", "quiet", "help", NULL};
 static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
 static const char *const cache_options[] = {"json", "help", NULL};
-static const char *const export_options[] = {"model", "output", "json", "quiet", "help", NULL};
-static const char *const logits_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "prompt", "token-ids", "raw", "allow-base", "output", "chunk", "ctx", "threads", "kv",
+static const char *const export_options[] = {"model", "search", "output", "json", "quiet", "help", NULL};
+static const char *const logits_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+    "template", "prompt", "token-ids", "raw", "allow-base", "output", "chunk", "ctx", "threads", "kv",
     "verify", "json", "quiet", "help", NULL};
-static const char *const tokenize_options[] = {"model", "prompt", "raw", "json", "quiet", "help", NULL};
-static const char *const detokenize_options[] = {"model", "token-ids", "raw", "json", "quiet", "help", NULL};
-static const char *const perplexity_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "allow-base", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const bench_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only", "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
+static const char *const tokenize_options[] = {"model", "search", "prompt", "raw", "json", "quiet", "help", NULL};
+static const char *const detokenize_options[] = {"model", "search", "token-ids", "raw", "json", "quiet", "help", NULL};
+static const char *const perplexity_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+    "allow-base", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
+static const char *const bench_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only",
+    "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
     "verify", "json", "quiet", "help", NULL};
 
-static const char *const plan_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "ctx", "kv", "threads", "budget", "json", "quiet", "help", NULL};
-static const char *const merge_options[] = {"model", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict", "output", "threads", "verify", "json", "quiet", "help", NULL};
-static const char *const diff_options[] = {"method", "density", "drop", "seed", "dtype", "output", "threads", "json", "quiet", "help", NULL};
+static const char *const plan_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "ctx",
+    "kv", "threads", "budget", "json", "quiet", "help", NULL};
+static const char *const merge_options[] = {"model", "search", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict",
+    "output", "threads", "verify", "json", "quiet", "help", NULL};
+static const char *const diff_options[] = {"method", "density", "drop", "seed", "dtype", "output", "threads", "json", "quiet", "help",
+    NULL};
 
-static const char *const compose_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "receipt", "trust", "output", "verify", "json", "quiet",
-    "help", NULL};
-static const char *const check_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "trust", "verify", "json", "quiet", "help", NULL};
-static const char *const receipt_options[] = {"model", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "figures", "by", "key", "trust", "output", "verify", "json",
+static const char *const compose_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
+    "template", "system", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed",
+    "receipt", "trust", "output", "verify", "json", "quiet", "help", NULL};
+static const char *const check_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "template",
+    "trust", "verify", "json", "quiet", "help", NULL};
+static const char *const receipt_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
+    "template", "figures", "by", "key", "trust", "output", "verify", "json",
     "quiet", "help", NULL};
 
 static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
@@ -64,7 +74,7 @@ static const struct command commands[] = {
     {"verify", cmd_verify, "FILE", "hash every byte of a .slm against its tree", plain_options, NULL,
      "  lamina verify model.slm\n  lamina verify model.slm --json\n"},
     {"export", cmd_export, "[MODEL]", "a base back to GGUF", export_options,
-     "Tensors that came from GGUF have the same bytes as there.\n", "  lamina export model.slm -o model.gguf\n"},
+     "Tensors that came from GGUF have the same bytes as there. A manifest of a base alone may stand for it.\n", "  lamina export model.slm -o model.gguf\n"},
     {"logits", cmd_logits, "[MODEL]", "a digest of the logits at every position, or the logits (-o)", logits_options,
      "-o writes float32, little endian, a row of the vocabulary's size for every position.\n",
      "  lamina logits model.slm -p \"Hello\"\n  lamina logits model.slm --token-ids 1,2,3 -o logits.f32\n"},
@@ -94,15 +104,17 @@ static const struct command commands[] = {
      "  lamina diff base.slm tuned.slm --method sparse --density 0.1 --drop 0.5 --seed 7 -o tuned-sparse.slm\n"},
     {"compose", cmd_compose, "[MODEL]", "a manifest of a base and its adapters", compose_options,
      "The manifest names every digest, and the files relative to its own folder; without -o it goes to standard output. Wherever a\n"
-     "MODEL is taken a manifest may stand. --receipt puts receipts into it; MODEL may be the manifest itself.\n",
+     "MODEL is taken a manifest may stand. --receipt puts receipts into it; MODEL may be the manifest itself. --template puts a chat\n"
+     "template into it, --system and the sampling options what lamina run takes where its own options say nothing.\n",
      "  lamina compose model.gguf -a poet.slm=0.5 -a critic.slm,replace -o both.json\n"
-     "  lamina compose model.slm -a a.slm,replace -a b.slm,replace --owner blk.0.attn_q=b -o ab.json\n"
+     "  lamina compose model.slm -a a.slm,replace -a b.slm,replace --owner 'blk.0.*=b' --owner a -o ab.json\n"
      "  lamina run both.json -p \"Once\"\n"},
     {"check", cmd_check, "[MODEL]", "everything that is wrong with a manifest, or with a base and adapters", check_options,
      "Goes on after the first fault and prints all of them as a table.\n", "  lamina check both.json\n  lamina check model.slm -a poet.slm -a critic.slm --json\n"},
     {"receipt", cmd_receipt, "make | check | keygen", "statements that a composition was evaluated", receipt_options,
      "make [MODEL]: that the composition has these figures; with --key signed (Ed25519), else a bare hash.\n"
-     "check RECEIPT [MODEL]: whether it is sound, who says so, and whether it is about MODEL's composition.\n"
+     "check RECEIPT [MODEL]: whether it is sound, who says so, and whether it is about MODEL's composition. Exit status: 0 a key that you\n"
+     "trust vouches for it, 3 it is only claimed, 1 it is not sound or about another composition.\n"
      "keygen NAME: writes NAME-private.pem, and NAME.pem, which who trusts you puts into a trust list.\n",
      "  lamina perplexity both.json wiki.txt --json > figures.json\n"
      "  lamina receipt make both.json --figures figures.json --key me-private.pem --by Me -o receipt.json\n"
@@ -139,7 +151,7 @@ void commands_print_overview(void)
            "  LAMINA_ISA        instruction set, such as scalar, avx2, avx512, neon (default: the fastest here; results are the same)\n"
            "  LAMINA_TRUST      trusted public keys of receipts (default: $XDG_CONFIG_HOME/lamina/trust, else ~/.config/lamina/trust)\n"
            "  NO_COLOR          no colours\n\n"
-           "Exit status: 0 done, 1 an error, 2 wrong use, 130 after Ctrl-C.\n");
+           "Exit status: 0 done, 1 an error, 2 wrong use, 3 a receipt that is only claimed (receipt check), 130 after Ctrl-C.\n");
 }
 
 void command_print_help(const struct command *c)

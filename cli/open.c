@@ -37,19 +37,19 @@ static lam_code open_cached(const struct options *o, struct opened *out, lam_err
 
 static bool differs(const char *wanted, const char *found) { return wanted && strcmp(wanted, found ? found : "none") != 0; }
 
-/* The base is the one that the manifest names. */
-static lam_code check_base(const struct opened *all, lam_error *err)
+/* The base is the one that the manifest names. A template of its own was compared with its digest when it was read. */
+static lam_code check_base(const struct options *o, const struct opened *all, lam_error *err)
 {
     const lam_manifest *m = all->stack.m;
     const lam_base_info *b = &all->info;
-    const char *template = m->states_template ? m->template_digest ? m->template_digest : "none" : NULL;
+    const char *template = m->states_template && !m->template_text ? m->template_digest ? m->template_digest : "none" : NULL;
     if (differs(m->base_digest, b->base_digest))
-        return fail(err, LAM_E_WRONG_BASE, "%.200s is base %s, the manifest names %s", m->base_file, b->base_digest, m->base_digest);
+        return fail(err, LAM_E_WRONG_BASE, "%.150s: %.150s is base %s, the manifest names %s", o->model, m->base_file, b->base_digest, m->base_digest);
     if (differs(m->tokenizer_digest, b->tokenizer_digest))
-        return fail(err, LAM_E_TOKENIZER, "%.200s has tokenizer %s, the manifest names %s", m->base_file, b->tokenizer_digest,
+        return fail(err, LAM_E_TOKENIZER, "%.150s: %.150s has tokenizer %s, the manifest names %s", o->model, m->base_file, b->tokenizer_digest,
                     m->tokenizer_digest);
     if (differs(template, b->template_digest))
-        return fail(err, LAM_E_TEMPLATE, "%.200s has template %s, the manifest names %s", m->base_file,
+        return fail(err, LAM_E_TEMPLATE, "%.150s: %.150s has template %s, the manifest names %s", o->model, m->base_file,
                     b->template_digest ? b->template_digest : "none", template);
     return LAM_OK;
 }
@@ -61,7 +61,9 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     if (code != LAM_OK) return code;
     const lam_manifest *m = out->stack.m;
     out->compose = (lam_compose_options){.kv = m->kv, .policy = m->policy, .module_policies = m->module_policies,
-                                         .n_module_policies = m->n_module_policies};
+                                         .n_module_policies = m->n_module_policies, .chat_template = m->template_text};
+    lam_sampling_default(&out->sampling);
+    lam_manifest_sampling_apply(&m->sampling, &out->sampling);
     double start = now_seconds();
     lam_engine_options engine = {.threads = (unsigned)count_or(o->threads, 0), .max_rows = (size_t)count_or(o->chunk, 0),
                                  .prefix_cache = (size_t)(count_or(o->prefix_cache, 0) << 20)};
@@ -75,7 +77,7 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     out->base_path = out->cached_base->path;
     lam_base_describe(out->base, &out->info);
     out->load_seconds = now_seconds() - start;
-    return check_base(out, err);
+    return check_base(o, out, err);
 }
 
 const char *bytes_state(const struct options *o) { return o->verify == LAM_VERIFY_OFF ? "unverified" : "verified"; }
@@ -87,7 +89,7 @@ void print_kv_format(FILE *to, const struct options *o, const struct opened *all
             lam_composition_kv_bytes(all->composition));
 }
 
-/* The adapter's own name, with -2, -3 … if another one has it. */
+/* A name, with -2, -3 … if another one has it (as lam_manifest_names does). */
 static char *free_name(const struct opened *all, const char *wish)
 {
     size_t room = strlen(wish) + 8;
@@ -110,6 +112,7 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     struct lam_cached cached = {0};
     lam_adapter_report imported = {0};
     lam_adapter_info info;
+    if (lam_manifest_detect(a->path)) return fail(err, LAM_E_ARGUMENT, "%s is a manifest, which stands in a MODEL's place, not in an adapter's", a->path);
     if (all->n_adapters == MAX_ADAPTERS) return fail(err, LAM_E_LIMIT, "%s: %d adapters at most", a->path, MAX_ADAPTERS);
     struct named_adapter *n = &all->adapters[all->n_adapters];
     progress_begin(&progress, o, false);
@@ -123,13 +126,13 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     if (imported.warnings[0]) note(o, "%s: %s", a->path, imported.warnings);
     lam_adapter_describe(n->adapter, &info);
     if (differs(a->digest, info.digest)) {
-        code = fail(err, LAM_E_DIGEST, "%.200s is adapter %s, the manifest names %s", a->path, info.digest, a->digest);
+        code = fail(err, LAM_E_DIGEST, "%.150s: %.150s is adapter %s, the manifest names %s", o->model, a->path, info.digest, a->digest);
         lam_adapter_unload(n->adapter); /* info's texts are its own */
         n->adapter = NULL;
         return code;
     }
     if (info.n_no_effect) note(o, "%s: %zu of %zu modules have no effect: their B is all zero", a->path, info.n_no_effect, info.n_modules);
-    n->name = free_name(all, info.name);
+    n->name = free_name(all, a->name ? a->name : info.name);
     n->weight = a->weight;
     n->rule = a->rule;
     all->n_adapters++;
@@ -174,27 +177,32 @@ lam_code compose(const struct opened *all, bool skip_zero, lam_composition **out
     return code;
 }
 
+lam_code take_receipts(const struct options *o, struct opened *all, const char *const receipts[], size_t n, lam_error *err)
+{
+    const char *id = lam_composition_id(all->composition);
+    lam_trust *trust = NULL;
+    if (n == 0) return LAM_OK;
+    lam_code code = lam_trust_open(o->trust, &trust, err);
+    if (code == LAM_OK) code = lam_standing(id, lam_composition_n_adapters(all->composition), receipts, n, trust, all->standing, err);
+    snprintf(all->standing_id, sizeof all->standing_id, "%s", id);
+    lam_trust_free(trust);
+    return code;
+}
+
 /* The manifest names the composition that must come out, and its receipts are about it. */
 static lam_code check_composition(const struct options *o, struct opened *out, lam_error *err)
 {
     const lam_manifest *m = out->stack.m;
     const char *id = lam_composition_id(out->composition);
-    lam_trust *trust = NULL;
     if (differs(m->id, id)) return fail(err, LAM_E_WRONG_COMPOSITION, "%.200s is composition %s, it says %s", o->model, id, m->id);
-    if (m->n_receipts == 0) return LAM_OK;
-    lam_code code = lam_trust_open(o->trust, &trust, err);
-    if (code == LAM_OK) code = lam_standing(id, out->n_adapters, m->receipts, m->n_receipts, trust, out->standing, err);
-    snprintf(out->standing_id, sizeof out->standing_id, "%s", id);
-    lam_trust_free(trust);
+    lam_code code = take_receipts(o, out, m->receipts, m->n_receipts, err);
     return code == LAM_OK ? code : about(err, o->model);
 }
 
 const char *standing(const struct opened *all)
 {
     if (all->standing[0] && strcmp(all->standing_id, lam_composition_id(all->composition)) == 0) return all->standing;
-    for (size_t i = 0; i < all->n_adapters; i++)
-        if (all->adapters[i].weight != 0.0) return "unverified mixture";
-    return "base";
+    return lam_composition_n_adapters(all->composition) ? "unverified mixture" : "base";
 }
 
 void print_standing(FILE *to, const struct opened *all, int width)
@@ -210,14 +218,14 @@ static lam_code open_stack(const struct options *o, struct opened *out, lam_erro
     for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) {
         const lam_manifest_adapter *a = &m->adapters[i];
         struct adapter_option option = {.path = (char *)a->file, .weight = a->weight, .rule = a->rule, .waive = a->waived,
-                                        .accept_tokenizer = a->accept_tokenizer, .digest = a->digest};
+                                        .accept_tokenizer = a->accept_tokenizer, .digest = a->digest, .name = a->name};
         code = open_adapter(o, out, &option, err);
     }
     return code == LAM_OK ? compose(out, false, &out->composition, err) : code;
 }
 
 /* Where one thing is wrong with a stack there may be more: all of it is listed, and the first of it is the error. */
-static lam_code find_all(const struct options *o, const struct opened *out, lam_code code, lam_error *err)
+static lam_code find_all(const struct options *o, struct opened *out, lam_code code, lam_error *err)
 {
     lam_fault_list faults = {0};
     lam_error all;
@@ -228,6 +236,7 @@ static lam_code find_all(const struct options *o, const struct opened *out, lam_
         code = err->code;
     }
     lam_fault_list_release(&faults);
+    if (out->stack.advice[0]) hint(err, out->stack.advice);
     return code;
 }
 
@@ -237,6 +246,7 @@ lam_code open_all(const struct options *o, struct opened *out, lam_error *err)
     lam_code code = check_budget(o, err);
     if (code != LAM_OK) return code;
     code = open_base(o, out, err);
+    if (code == LAM_OK) code = stack_name_owners(o, &out->stack, out->base_path, out->info.base_digest, err);
     if (code == LAM_OK) code = open_stack(o, out, err);
     return code == LAM_OK ? check_composition(o, out, err) : find_all(o, out, code, err);
 }
@@ -245,7 +255,7 @@ lam_code check_not_read(const struct options *o, const struct opened *all, const
 {
     const lam_manifest *m = all->stack.m;
     const struct list *lists[] = {&o->figures, &o->receipts};
-    const char *single[] = {all->base_path, m->base_file, o->key, o->trust};
+    const char *single[] = {all->base_path, m->base_file, m->template_file, o->template, o->key, o->trust};
     lam_code code = LAM_OK;
     for (size_t i = 0; code == LAM_OK && i < sizeof single / sizeof *single; i++)
         if (single[i]) code = check_not_source(path, single[i], err);

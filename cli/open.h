@@ -26,8 +26,9 @@ struct opened {
     struct stack stack;              /* adapters are its own, in its order, and those that were added later */
     lam_compose_options compose;     /* without rules and owners, which compose adds */
     lam_composition *composition;
+    lam_sampling sampling;           /* of the options, else of the manifest, else the default */
     double load_seconds;
-    char standing[256];              /* by the manifest's receipts, of the composition that has them; "": there are none */
+    char standing[256];              /* by receipts, of the composition that has them; "": there are none */
     char standing_id[LAM_DIGEST_TEXT];
 };
 
@@ -38,9 +39,11 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err);
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err);
 /* "base", "unverified mixture", "claimed by …" or "verified by NAME" (lamina/receipt.h), of the composition as it is now. */
 const char *standing(const struct opened *all);
+/* Sets it by receipts[n], each checked against the composition and the trust list of the options. */
+lam_code take_receipts(const struct options *o, struct opened *all, const char *const receipts[], size_t n, lam_error *err);
 /* "verified", or "unverified" with --verify off: the base's bytes that a result came from. */
 const char *bytes_state(const struct options *o);
-/* A line that tells it, but for a base alone; its first word takes width. */
+/* A line that tells it, but for a composition without adapters; its first word takes width. */
 void print_standing(FILE *to, const struct opened *all, int width);
 /* A line that tells how keys and values are kept, if that was chosen with --kv. */
 void print_kv_format(FILE *to, const struct options *o, const struct opened *all);

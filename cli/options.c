@@ -21,7 +21,7 @@ struct option_spec {
     const char *name;     /* long name */
     const char *argument; /* NULL: a switch */
     enum option_kind kind;
-    size_t at;            /* offset in struct options of a bool, const char *, struct count or float */
+    size_t at;            /* offset in struct options of a bool, const char *, struct count, struct real or struct list */
     double least, most;   /* of a number */
     const char *help;
 };
@@ -35,8 +35,9 @@ static const struct option_spec specs[] = {
     {'a', "adapter", "FILE[=WEIGHT]", KIND_ADAPTER, 0, 0, 0,
      "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF;\nWEIGHT scales it (default 1); may be repeated, in this order;\n"
      "with ,replace behind it all, it takes the place of those before it"},
-    {0, "owner", "MODULE=ADAPTER", KIND_LIST, AT(owners), 0, 0,
-     "who has a module that several replace: an adapter as -a names it, its\nname, or its place (1 is the first); may be repeated"},
+    {0, "owner", "[MODULE=]ADAPTER", KIND_LIST, AT(owners), 0, 0,
+     "who has a module that several replace: an adapter by its name, as -a\nnames it, or by its place (1 is the first); MODULE may be a pattern\n"
+     "such as 'blk.0.*'; without one, all that several replace; may be\nrepeated"},
     {0, "policy", "[MODULE=]POLICY", KIND_LIST, AT(policies), 0, 0,
      "how changed matrices are computed: dual (the default) or materialize;\nof one module, or of all others; may be repeated; the\n"
      "composition's id tells it"},
@@ -50,7 +51,10 @@ static const struct option_spec specs[] = {
      "take adapters that are bound to another base, or to none, if their\nshapes fit; the composition's id tells it"},
     {0, "accept-tokenizer", NULL, KIND_SWITCH, AT(accept_tokenizer), 0, 0,
      "take an adapter whose folder has other tokens or another chat template\nthan the base; its provenance tells it"},
+    {0, "search", "DIR", KIND_LIST, AT(search), 0, 0,
+     "a folder in which to look for a manifest's base and adapters, by their\ndigests, where they are not where it says; may be repeated"},
     {'p', "prompt", "TEXT", KIND_TEXT, AT(prompt), 0, 0, "the text (default: standard input)"},
+    {0, "template", "FILE", KIND_TEXT, AT(template), 0, 0, "a chat template in place of the model's; the composition's id tells it"},
     {0, "system", "TEXT", KIND_TEXT, AT(system), 0, 0, "a system message in front of the chat"},
     {0, "raw", NULL, KIND_SWITCH, AT(raw), 0, 0, "no chat template and no control tokens in the text: it is taken as it is"},
     {0, "echo", NULL, KIND_SWITCH, AT(echo), 0, 0, "print the prompt before its continuation"},
@@ -62,12 +66,12 @@ static const struct option_spec specs[] = {
      "measure only: bandwidth, prefill, decode, batch, context, adapters, switch,\nload, memory (default: all of these), policies"},
     {0, "sessions", "LIST", KIND_TEXT, AT(sessions), 0, 0, "sessions of the batches, each of 1 to 64 (default 4,8,16)"},
     {0, "runs", "N", KIND_COUNT, AT(runs), 1, 100, "runs, of which the median is told (default 5)"},
-    {0, "temp", "X", KIND_REAL, AT(sampling.temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
+    {0, "temp", "X", KIND_REAL, AT(temperature), 0, 100, "temperature; 0 takes the most likely token (default 0.8)"},
     {0, "top-k", "N", KIND_COUNT, AT(top_k), 0, 1e9, "sample from the N most likely tokens; 0: from all (default 40)"},
-    {0, "top-p", "X", KIND_REAL, AT(sampling.top_p), 0, 1,
+    {0, "top-p", "X", KIND_REAL, AT(top_p), 0, 1,
      "sample from the likeliest tokens that hold X of the probability (default 0.95)"},
-    {0, "min-p", "X", KIND_REAL, AT(sampling.min_p), 0, 1, "drop tokens below X times the most likely one (default 0.05)"},
-    {0, "repeat-penalty", "X", KIND_REAL, AT(sampling.repeat_penalty), 0.01, 100,
+    {0, "min-p", "X", KIND_REAL, AT(min_p), 0, 1, "drop tokens below X times the most likely one (default 0.05)"},
+    {0, "repeat-penalty", "X", KIND_REAL, AT(repeat_penalty), 0.01, 100,
      "divide the logits of recent tokens by X (default 1: none)"},
     {0, "seed", "N", KIND_COUNT, AT(seed), 0, ANY_COUNT, "seed (default 0); the same seed gives the same text, everywhere"},
     {'t', "threads", "N", KIND_COUNT, AT(threads), 1, 1024, "threads (default: a thread for each core, of one NUMA node, within the\nCPU quota); results do not depend on it"},
@@ -170,7 +174,7 @@ static bool set_real(struct options *o, const struct option_spec *s, const char 
         return false;
     }
     if (value < s->least || value > s->most) return out_of_range(o, s, text);
-    *(float *)((char *)o + s->at) = (float)value;
+    *(struct real *)((char *)o + s->at) = (struct real){value, true};
     return true;
 }
 
@@ -378,15 +382,12 @@ bool options_parse(int argc, char **argv, int first, const char *command, const 
 {
     *o = (struct options){.command = command, .verify = LAM_VERIFY_LAZY, .rest = argv + first};
     o->json = options_want_json(argc, argv, first);
-    lam_sampling_default(&o->sampling);
     bool only_rest = false;
     for (int i = first; i < argc; i++) {
         if (only_rest || argv[i][0] != '-' || !argv[i][1]) o->rest[o->n_rest++] = argv[i];
         else if (strcmp(argv[i], "--") == 0) only_rest = true;
         else if (!parse_one(argc, argv, &i, names, o)) return false;
     }
-    if (o->top_k.given) o->sampling.top_k = (uint32_t)o->top_k.value;
-    if (o->seed.given) o->sampling.seed = o->seed.value;
     return true;
 }
 

@@ -12,6 +12,7 @@ struct adapter_option {
     lam_stack_rule rule;
     bool waive, accept_tokenizer; /* of a manifest */
     const char *digest;      /* of a manifest: what the file must hold; NULL: anything */
+    const char *name;        /* of a manifest; NULL: as the file says */
 };
 
 /* What was given with an option that may be repeated; borrowed from argv. */
@@ -21,22 +22,26 @@ struct list {
     size_t n;
 };
 
-/* A number that may not have been given: 0 is not the same. */
+/* Numbers that may not have been given: 0 is not the same. */
 struct count {
     uint64_t value;
+    bool given;
+};
+struct real {
+    double value;
     bool given;
 };
 
 struct options {
     const char *command;   /* its name; NULL before one is known */
-    const char *model, *prompt, *system, *output, *quantise, *token_ids, *only, *sessions, *method, *density, *drop, *dtype, *budget;
+    const char *model, *prompt, *system, *output, *quantise, *token_ids, *only, *sessions, *method, *density, *drop, *dtype, *budget, *template;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapters;
-    struct list owners, policies, figures, receipts, from;
+    struct list owners, policies, figures, receipts, from, search;
     const char *trust, *key, *by;
     const char *save_session, *restore_session, *draft;
     struct count tokens, prefill, threads, context, chunk, runs, top_k, seed, prefix_cache;
-    lam_sampling sampling;
+    struct real temperature, top_p, min_p, repeat_penalty;
     bool allow_base;       /* where an activated adapter's invocation is missing */
     bool raw, echo, json, tensors, waive, accept_tokenizer, strict, quiet, help;
     bool bare_model;       /* the model was named without -m */

@@ -11,20 +11,6 @@
 #define BENCH_TOKENS 64
 #define BENCH_PREFILL 512
 
-/* A base's digest, without opening it for computing. */
-static lam_code read_digest(const char *path, char digest[LAM_DIGEST_TEXT], lam_error *err)
-{
-    char *text;
-    lam_code code = lam_inspect(path, false, &text, err);
-    if (code != LAM_OK) return code;
-    json_t *found = json_loads(text, 0, NULL);
-    const char *value = json_string_value(json_object_get(found, "base_digest"));
-    if (value) snprintf(digest, LAM_DIGEST_TEXT, "%s", value);
-    json_decref(found);
-    lam_memory_free(text);
-    return value ? LAM_OK : fail(err, LAM_E_ARGUMENT, "%s is not a base", path);
-}
-
 static lam_code open_file(const struct plan *p, const char *digest, const char *file, const struct lam_cache_options *cache, struct lam_cached *out,
                           lam_error *err)
 {
@@ -35,14 +21,38 @@ static lam_code open_file(const struct plan *p, const char *digest, const char *
     return code == LAM_OK ? LAM_OK : about(err, file);
 }
 
+/* --from MANIFEST: the composition before is that one, of this base. */
+static lam_code open_from_manifest(struct plan *p, const char *path, const char *digest, const struct lam_cache_options *cache, lam_error *err)
+{
+    struct options o = {.command = p->o->command, .model = path, .search = p->o->search, .quiet = true};
+    p->from_stack = calloc(1, sizeof *p->from_stack);
+    if (!p->from_stack) return fail_memory(err);
+    lam_code code = stack_open(&o, p->from_stack, err);
+    const lam_manifest *m = p->from_stack->m;
+    if (code == LAM_OK && strcmp(m->base_digest, digest) != 0)
+        code = fail(err, LAM_E_WRONG_BASE, "--from %.150s is of base %s, the plan's is %s", path, m->base_digest, digest);
+    for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) {
+        struct lam_cache_options own = *cache;
+        own.accept_tokenizer = m->adapters[i].accept_tokenizer;
+        code = open_file(p, digest, m->adapters[i].file, &own, &p->from[p->n_from], err);
+        if (code == LAM_OK) p->n_from++;
+    }
+    return code;
+}
+
 static lam_code open_from(struct plan *p, const char *digest, const struct lam_cache_options *cache, lam_error *err)
 {
     lam_code code = LAM_OK;
     for (size_t i = 0; code == LAM_OK && i < p->o->from.n; i++) {
         struct adapter_option a;
-        if (strcmp(p->o->from.items[i], "base") == 0) continue;
+        const char *item = p->o->from.items[i];
+        if (strcmp(item, "base") == 0) continue;
+        if (lam_manifest_detect(item)) {
+            if (p->o->from.n > 1) return fail(err, LAM_E_CONFLICT, "--from %s is a manifest, and says all of the composition before: it stands alone", item);
+            return open_from_manifest(p, item, digest, cache, err);
+        }
         if (p->n_from == MAX_ADAPTERS) return fail(err, LAM_E_LIMIT, "--from: %d adapters at most", MAX_ADAPTERS);
-        code = adapter_option_parse(p->o->from.items[i], &a, err);
+        code = adapter_option_parse(item, &a, err);
         if (code == LAM_OK) code = open_file(p, digest, a.path, cache, &p->from[p->n_from], err);
         if (code == LAM_OK) p->n_from++;
         free(a.path);
@@ -50,20 +60,30 @@ static lam_code open_from(struct plan *p, const char *digest, const struct lam_c
     return code;
 }
 
-static lam_code open_files(struct plan *p, const struct lam_cache_options *cache, lam_error *err)
+static lam_code open_adapters(struct plan *p, const char *digest, lam_error *err)
 {
-    char digest[LAM_DIGEST_TEXT];
+    struct progress progress;
+    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
     const lam_manifest *m = p->stack.m;
-    lam_code code = lam_cache_open_base(m->base_file, cache, &p->base, err);
-    if (code == LAM_OK) code = read_digest(p->base.path, digest, err);
-    if (code != LAM_OK) return about(err, m->base_file);
+    lam_code code = LAM_OK;
+    progress_begin(&progress, p->o, false);
     for (size_t i = 0; code == LAM_OK && i < m->n_adapters; i++) {
-        struct lam_cache_options own = *cache;
-        own.accept_tokenizer = m->adapters[i].accept_tokenizer;
-        code = open_file(p, digest, m->adapters[i].file, &own, &p->adapters[i], err);
+        cache.accept_tokenizer = m->adapters[i].accept_tokenizer;
+        code = open_file(p, digest, m->adapters[i].file, &cache, &p->adapters[i], err);
         if (code == LAM_OK) p->n_adapters++;
     }
-    return code == LAM_OK ? open_from(p, digest, cache, err) : code;
+    cache.accept_tokenizer = false;
+    if (code == LAM_OK) code = open_from(p, digest, &cache, err);
+    progress_end(&progress);
+    return code;
+}
+
+static lam_code import_files(struct plan *p, lam_error *err)
+{
+    char digest[LAM_DIGEST_TEXT];
+    lam_code code = stack_open_base(p->o, &p->stack, &p->base, digest, err);
+    if (code == LAM_OK) code = stack_name_owners(p->o, &p->stack, p->base.path, digest, err);
+    return code == LAM_OK ? open_adapters(p, digest, err) : code;
 }
 
 /* "2000000000", "500M", "2G": decimal, as LAMINA_CACHE_MAX. */
@@ -89,16 +109,6 @@ static lam_code read_stack(const struct options *o, struct plan *p, lam_error *e
     return read_budget(o->budget, &p->budget, err);
 }
 
-static lam_code import_files(struct plan *p, lam_error *err)
-{
-    struct progress progress;
-    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
-    progress_begin(&progress, p->o, false);
-    lam_code code = open_files(p, &cache, err);
-    progress_end(&progress);
-    return code;
-}
-
 lam_code plan_open(const struct options *o, struct plan *p, lam_error *err)
 {
     lam_code code = read_stack(o, p, err);
@@ -118,6 +128,12 @@ lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_opti
     lam_plan_stack stack = {paths, p->n_adapters, policy ? *policy : m->policy, m->module_policies, m->n_module_policies}, from = stack;
     from.adapters = from_paths;
     from.n = p->n_from;
+    if (p->from_stack) {
+        const lam_manifest *before = p->from_stack->m;
+        from.policy = before->policy;
+        from.module_policies = before->module_policies;
+        from.n_module_policies = before->n_module_policies;
+    }
     if (!options->context) options->context = (size_t)count_or(o->context, 0);
     options->threads = (unsigned)count_or(o->threads, 0);
     options->max_rows = (size_t)count_or(o->chunk, 0);
@@ -135,6 +151,8 @@ void plan_close(struct plan *p)
     for (size_t i = 0; i < p->n_adapters; i++) lam_cache_release(&p->adapters[i]);
     for (size_t i = 0; i < p->n_from; i++) lam_cache_release(&p->from[i]);
     stack_release(&p->stack);
+    if (p->from_stack) stack_release(p->from_stack);
+    free(p->from_stack);
     *p = (struct plan){0};
 }
 

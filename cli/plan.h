@@ -12,6 +12,7 @@ struct plan {
     struct stack stack;
     struct lam_cached base, adapters[MAX_ADAPTERS], from[MAX_ADAPTERS];
     size_t n_adapters, n_from;
+    struct stack *from_stack; /* of --from MANIFEST, owned */
     uint64_t budget;     /* of the options, else of the manifest; 0: none */
 };
 

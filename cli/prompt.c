@@ -82,7 +82,7 @@ lam_code parse_token_ids(const char *list, struct tokens *out, lam_error *err)
     return LAM_OK;
 }
 
-bool uses_template(const struct options *o, const struct opened *all) { return all->info.has_chat_template && !o->raw; }
+bool uses_template(const struct options *o, const struct opened *all) { return lam_composition_template_digest(all->composition) && !o->raw; }
 
 bool check_prompt_options(const struct options *o)
 {
@@ -99,9 +99,9 @@ static lam_code chat_tokens(const struct options *o, const struct opened *all, c
     char *formatted;
     if (strlen(text->bytes) != text->len)
         return fail(err, LAM_E_ARGUMENT, "the prompt holds a zero byte (byte %zu of %zu); --raw takes it", strlen(text->bytes), text->len);
-    if (o->system) messages[count++] = (lam_message){"system", o->system};
+    if (all->stack.m->prompt) messages[count++] = (lam_message){"system", all->stack.m->prompt};
     messages[count++] = (lam_message){"user", text->bytes};
-    lam_code code = lam_chat_format(all->base, messages, count, true, &formatted, err);
+    lam_code code = lam_chat_format(all->composition, messages, count, true, &formatted, err);
     if (code == LAM_E_UTF8) return fail(err, code, "the prompt is not UTF-8, which a chat template needs; --raw puts U+FFFD for what is none");
     if (code == LAM_E_TEMPLATE) hint(err, "--raw takes the text as it is");
     if (code != LAM_OK) return code;
@@ -135,8 +135,9 @@ void note_replaced(const struct options *o, const struct text *text)
 
 lam_code check_system(const struct options *o, const struct opened *all, lam_error *err)
 {
-    if (!o->system || all->info.has_chat_template) return LAM_OK;
-    return fail(err, LAM_E_TEMPLATE, "%s has no chat template, so there is no place for --system", all->info.name);
+    if (!all->stack.m->prompt || o->raw || o->token_ids || lam_composition_template_digest(all->composition)) return LAM_OK;
+    return fail(err, LAM_E_TEMPLATE, "%s has no chat template, so there is no place for %s", all->info.name,
+                o->system ? "--system" : "the manifest's prompt");
 }
 
 lam_code read_prompt(const struct options *o, const struct opened *all, struct text *text, struct tokens *out, lam_error *err)

@@ -33,7 +33,7 @@ lam_code parse_token_ids(const char *list, struct tokens *out, lam_error *err);
 bool uses_template(const struct options *o, const struct opened *all);
 /* Which options exclude each other. False, with a message, for a wrong use. */
 bool check_prompt_options(const struct options *o);
-/* LAM_E_TEMPLATE if --system has no place in this model's prompts. */
+/* LAM_E_TEMPLATE if --system or a manifest's prompt has no place in this model's prompts. */
 lam_code check_system(const struct options *o, const struct opened *all, lam_error *err);
 /* The prompt of the options: --token-ids, -p, or standard input less its last line end. text gets the prompt's text (empty with
  * --token-ids). */

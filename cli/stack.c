@@ -3,16 +3,16 @@
 #include "stack.h"
 
 #include "progress.h"
+#include "prompt.h"
 #include "report.h"
+#include "search.h"
 #include "suggest.h"
 
-#include "lamina/cache.h"
-
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy of text[len] that lives as long as the stack. */
-static char *keep(struct stack *s, const char *text, size_t len)
+char *stack_keep(struct stack *s, const char *text, size_t len)
 {
     char *copy = s->n_texts < sizeof s->texts / sizeof *s->texts ? strndup(text, len) : NULL;
     if (copy) s->texts[s->n_texts++] = copy;
@@ -30,37 +30,6 @@ static bool is_file_name(const char *path, const char *name)
     return len - start >= n && strncmp(base, name, n) == 0 && (len - start == n || (base[n] == '.' && !memchr(base + n + 1, '.', len - start - n - 1)));
 }
 
-/* The place of the adapter that text means; n_adapters if there is none, one more if there are several. */
-static size_t find_adapter(const struct options *o, const char *text)
-{
-    size_t found = o->n_adapters;
-    char *end;
-    for (size_t i = 0; i < o->n_adapters; i++)
-        if (strcmp(o->adapters[i].path, text) == 0) return i;
-    for (size_t i = 0; i < o->n_adapters; i++) {
-        if (!is_file_name(o->adapters[i].path, text)) continue;
-        if (found < o->n_adapters) return o->n_adapters + 1;
-        found = i;
-    }
-    unsigned long place = strtoul(text, &end, 10);
-    if (found == o->n_adapters && *text >= '1' && *text <= '9' && !*end && place <= o->n_adapters) return place - 1;
-    return found;
-}
-
-static lam_code read_owner(const struct options *o, const char *text, struct stack *s, lam_error *err)
-{
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || !equals[1]) return fail(err, LAM_E_ARGUMENT, "--owner %s: MODULE=ADAPTER is needed", text);
-    char *module = keep(s, text, (size_t)(equals - text));
-    size_t i = find_adapter(o, equals + 1);
-    if (!module) return fail_memory(err);
-    if (i > o->n_adapters)
-        return fail(err, LAM_E_ARGUMENT, "--owner %s: several adapters are called so; name the one as -a does, or by its place", text);
-    if (i == o->n_adapters) return fail(err, LAM_E_NOT_FOUND, "--owner %s: no adapter of -a is called so", text);
-    s->owners[s->made.n_owners++] = (lam_owner){module, i};
-    return LAM_OK;
-}
-
 static lam_code read_policy(const char *text, struct stack *s, lam_error *err)
 {
     static const char *const names[] = {[LAM_POLICY_DUAL] = "dual", [LAM_POLICY_MATERIALIZE] = "materialize", NULL};
@@ -75,23 +44,44 @@ static lam_code read_policy(const char *text, struct stack *s, lam_error *err)
         return LAM_OK;
     }
     if (equals == text) return fail(err, LAM_E_ARGUMENT, "--policy %s: MODULE=POLICY is needed", text);
-    char *module = keep(s, text, (size_t)(equals - text));
+    char *module = stack_keep(s, text, (size_t)(equals - text));
     if (!module) return fail_memory(err);
     s->policies[s->made.n_module_policies++] = (lam_module_policy){module, (lam_policy)i};
     return LAM_OK;
 }
 
+/* What goes with a model and with a manifest, whose defaults it takes the place of. */
+static void take_defaults(const struct options *o, lam_manifest *m)
+{
+    lam_manifest_sampling *s = &m->sampling;
+    if (o->system) m->prompt = o->system;
+    if (o->temperature.given) s->given |= LAM_SAMPLING_TEMPERATURE, s->temperature = o->temperature.value;
+    if (o->top_k.given) s->given |= LAM_SAMPLING_TOP_K, s->top_k = o->top_k.value;
+    if (o->top_p.given) s->given |= LAM_SAMPLING_TOP_P, s->top_p = o->top_p.value;
+    if (o->min_p.given) s->given |= LAM_SAMPLING_MIN_P, s->min_p = o->min_p.value;
+    if (o->repeat_penalty.given) s->given |= LAM_SAMPLING_REPEAT_PENALTY, s->repeat_penalty = o->repeat_penalty.value;
+    if (o->seed.given) s->given |= LAM_SAMPLING_SEED, s->seed = o->seed.value;
+}
+
+static lam_code read_template(const char *path, struct stack *s, lam_error *err)
+{
+    struct text text = {0};
+    lam_code code = read_whole(path, &text, err);
+    if (code == LAM_OK && strlen(text.bytes) != text.len) code = fail(err, LAM_E_TEMPLATE, "%s: holds a zero byte", path);
+    if (code == LAM_OK && !(s->made.template_text = stack_keep(s, text.bytes, text.len))) code = fail_memory(err);
+    free(text.bytes);
+    return code;
+}
+
 static lam_code make(const struct options *o, struct stack *s, lam_error *err)
 {
     lam_code code = LAM_OK;
-    s->made = (lam_manifest){.base_file = o->model, .adapters = s->adapters, .n_adapters = o->n_adapters, .owners = s->owners,
-                             .module_policies = s->policies, .kv = o->kv};
+    s->made = (lam_manifest){.base_file = o->model, .n_adapters = o->n_adapters, .module_policies = s->policies, .kv = o->kv};
     for (size_t i = 0; i < o->n_adapters; i++)
         s->adapters[i] = (lam_manifest_adapter){.file = o->adapters[i].path, .weight = o->adapters[i].weight, .rule = o->adapters[i].rule,
                                                 .waived = o->waive, .accept_tokenizer = o->accept_tokenizer};
-    for (size_t i = 0; code == LAM_OK && i < o->owners.n; i++) code = read_owner(o, o->owners.items[i], s, err);
     for (size_t i = 0; code == LAM_OK && i < o->policies.n; i++) code = read_policy(o->policies.items[i], s, err);
-    s->m = &s->made;
+    if (code == LAM_OK && o->template) code = read_template(o->template, s, err);
     return code;
 }
 
@@ -101,28 +91,30 @@ static lam_code read_file(const struct options *o, struct stack *s, lam_error *e
     lam_code code = lam_manifest_read(o->model, &s->read, &faults, err);
     list_faults(faults.items, faults.n);
     lam_fault_list_release(&faults);
-    if (code != LAM_OK) return code;
-    s->m = s->read;
-    if (o->n_adapters || o->owners.n || o->policies.n || o->kv || o->waive || o->accept_tokenizer)
-        return fail(err, LAM_E_CONFLICT, "%s is a manifest, which says what is composed; -a, --owner, --policy, --kv, --waive and --accept-tokenizer go with a model",
-                    o->model);
-    if (!s->m->base_file) return fail(err, LAM_E_NOT_FOUND, "%s names no file of its base %s", o->model, s->m->base_digest);
-    for (size_t i = 0; i < s->m->n_adapters; i++)
-        if (!s->m->adapters[i].file)
-            return fail(err, LAM_E_NOT_FOUND, "%s names no file of adapter %zu, %s", o->model, i + 1, s->m->adapters[i].digest);
-    return LAM_OK;
+    if (code != LAM_OK) return about(err, o->model);
+    s->made = *s->read;
+    for (size_t i = 0; i < s->made.n_adapters; i++) s->adapters[i] = s->read->adapters[i];
+    if (o->n_adapters || o->owners.n || o->policies.n || o->kv || o->waive || o->accept_tokenizer || o->template)
+        return fail(err, LAM_E_CONFLICT, "%s is a manifest, which says what is composed; -a, --owner, --policy, --kv, --waive, --accept-tokenizer and "
+                    "--template go with a model", o->model);
+    return search_parts(o, s, err);
 }
 
 lam_code stack_open(const struct options *o, struct stack *s, lam_error *err)
 {
     *s = (struct stack){.m = &s->made};
-    return lam_manifest_detect(o->model) ? read_file(o, s, err) : make(o, s, err);
+    lam_code code = lam_manifest_detect(o->model) ? read_file(o, s, err) : make(o, s, err);
+    s->made.adapters = s->adapters;
+    take_defaults(o, &s->made);
+    return code;
 }
 
 void stack_release(struct stack *s)
 {
     for (size_t i = 0; i < s->n_texts; i++) free(s->texts[i]);
     lam_manifest_free(s->read);
+    lam_memory_free(s->contests);
+    free(s->owners);
     *s = (struct stack){0};
 }
 
@@ -153,19 +145,217 @@ static void obtain(const struct options *o, const lam_manifest_adapter *a, const
     lam_memory_free(report.faults);
 }
 
-lam_code stack_check(const struct options *o, const struct stack *s, const char *base, const char *base_digest, lam_fault_list *faults,
-                     lam_error *err)
+lam_code stack_open_base(const struct options *o, const struct stack *s, struct lam_cached *out, char digest[LAM_DIGEST_TEXT], lam_error *err)
 {
-    struct lam_cached cached[MAX_ADAPTERS] = {{0}};
-    const char *paths[MAX_ADAPTERS] = {0};
-    lam_error summary = {0};
-    for (size_t i = 0; i < s->m->n_adapters; i++) {
-        obtain(o, &s->m->adapters[i], base, base_digest, &cached[i], faults, &summary);
-        paths[i] = cached[i].path;
+    struct progress progress;
+    struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
+    const lam_manifest *m = s->m;
+    char *text = NULL;
+    progress_begin(&progress, o, false);
+    lam_code code = lam_cache_open_base(m->base_file, &cache, out, err);
+    progress_end(&progress);
+    if (code == LAM_OK) code = lam_inspect(out->path, false, &text, err);
+    if (code != LAM_OK) return about(err, m->base_file);
+    json_t *found = json_loads(text, 0, NULL);
+    const char *value = json_string_value(json_object_get(found, "base_digest"));
+    snprintf(digest, LAM_DIGEST_TEXT, "%s", value ? value : "");
+    json_decref(found);
+    lam_memory_free(text);
+    if (!value) return fail(err, LAM_E_FORMAT, "%s is an adapter, not a base", m->base_file);
+    if (m->base_digest && strcmp(m->base_digest, digest) != 0)
+        return fail(err, LAM_E_WRONG_BASE, "%.150s: %.150s is base %s, the manifest names %s", o->model, m->base_file, digest, m->base_digest);
+    return LAM_OK;
+}
+
+/* ---- the adapters' files ---- */
+
+/* The stack's adapters as .slm, while somebody looks into them. */
+struct files {
+    struct lam_cached cached[MAX_ADAPTERS];
+    const char *paths[MAX_ADAPTERS]; /* NULL: could not be had */
+    char names[MAX_ADAPTERS][LAM_ADAPTER_NAME];
+    lam_error summary;               /* of the first import that failed, if it says more than the first fault; else its code is LAM_OK */
+};
+
+static struct files *files_open(const struct options *o, const struct stack *s, const char *base, const char *base_digest, lam_fault_list *faults)
+{
+    struct files *f = calloc(1, sizeof *f);
+    for (size_t i = 0; f && i < s->m->n_adapters; i++) {
+        obtain(o, &s->m->adapters[i], base, base_digest, &f->cached[i], faults, &f->summary);
+        f->paths[i] = f->cached[i].path;
     }
-    lam_code code = lam_manifest_check(s->m, base, paths, faults, err);
-    for (size_t i = 0; i < s->m->n_adapters; i++) lam_cache_release(&cached[i]);
-    if (code == LAM_OK || !summary.code) return code;
-    *err = summary;
-    return err->code;
+    if (f) lam_manifest_names(s->m, f->paths, f->names);
+    return f;
+}
+
+static void files_close(struct files *f)
+{
+    for (size_t i = 0; f && i < MAX_ADAPTERS; i++) lam_cache_release(&f->cached[i]);
+    free(f);
+}
+
+/* ---- owners ---- */
+
+/* The place of the adapter that text means; n_adapters if there is none, one more if there are several. */
+static size_t find_adapter(const struct options *o, const struct files *f, const char *text)
+{
+    size_t found = o->n_adapters;
+    char *end;
+    for (size_t i = 0; i < o->n_adapters; i++)
+        if (strcmp(o->adapters[i].path, text) == 0) return i;
+    for (size_t i = 0; i < o->n_adapters; i++)
+        if (strcmp(f->names[i], text) == 0) return i;
+    for (size_t i = 0; i < o->n_adapters; i++) {
+        if (!is_file_name(o->adapters[i].path, text)) continue;
+        if (found < o->n_adapters) return o->n_adapters + 1;
+        found = i;
+    }
+    unsigned long place = strtoul(text, &end, 10);
+    if (found == o->n_adapters && *text >= '1' && *text <= '9' && !*end && place <= o->n_adapters) return place - 1;
+    return found;
+}
+
+/* One --owner: module[len] of the adapter at a place; module is NULL for all that is contested. */
+struct claim {
+    const char *text, *module;
+    size_t len, adapter;
+};
+
+static lam_code read_claim(const struct options *o, const struct files *f, const char *text, struct claim *out, lam_error *err)
+{
+    const char *equals = strchr(text, '='), *name = equals ? equals + 1 : text;
+    char names[200] = "";
+    size_t i = find_adapter(o, f, text); /* a file's name may hold a '=' */
+    *out = (struct claim){.text = text};
+    if (i >= o->n_adapters && equals) *out = (struct claim){.text = text, .module = text, .len = (size_t)(equals - text)}, i = find_adapter(o, f, name);
+    if (equals && (equals == text || !*name)) return fail(err, LAM_E_ARGUMENT, "--owner %s: MODULE=ADAPTER is needed, or ADAPTER", text);
+    if (i > o->n_adapters)
+        return fail(err, LAM_E_ARGUMENT, "--owner %s: several adapters are called so; name the one as -a does, or by its place", text);
+    out->adapter = i;
+    if (i < o->n_adapters) return LAM_OK;
+    for (size_t k = 0, len = 0; k < o->n_adapters && len < 150; k++)
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s%.40s", k ? ", " : "", f->names[k]);
+    return fail(err, LAM_E_NOT_FOUND, "--owner %.150s: no adapter of -a is called %.100s; there are: %s", text, name, *names ? names : "none");
+}
+
+static bool is_pattern(const struct claim *c)
+{
+    for (size_t i = 0; c->module && i < c->len; i++)
+        if (strchr("*?[", c->module[i])) return true;
+    return !c->module;
+}
+
+/* Those that name one module; the others are for what is then still contested. */
+static lam_code own_single(struct stack *s, const struct claim *claims, size_t n, lam_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_pattern(&claims[i])) continue;
+        char *module = stack_keep(s, claims[i].module, claims[i].len);
+        if (!module) return fail_memory(err);
+        s->owners[s->made.n_owners++] = (lam_owner){module, claims[i].adapter};
+    }
+    return LAM_OK;
+}
+
+/* Whether a claim takes part in a contest, and means its module. */
+static bool decides(const struct claim *c, const lam_contest *contest)
+{
+    char pattern[200];
+    snprintf(pattern, sizeof pattern, "%.*s", (int)c->len, c->module ? c->module : "");
+    return is_pattern(c) && contest->claimants >> c->adapter & 1 && (!c->module || fnmatch(pattern, contest->module, 0) == 0);
+}
+
+/* Each contested module goes to the first claim that means it; every claim must mean one. */
+static lam_code own_contested(struct stack *s, const struct claim *claims, size_t n, size_t n_contests, lam_error *err)
+{
+    bool used[MAX_LIST] = {false};
+    for (size_t k = 0; k < n_contests; k++) {
+        bool owned = false;
+        for (size_t i = 0; i < n; i++) {
+            if (!decides(&claims[i], &s->contests[k])) continue;
+            used[i] = true;
+            if (!owned) s->owners[s->made.n_owners++] = (lam_owner){s->contests[k].module, claims[i].adapter};
+            owned = true;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        if (is_pattern(&claims[i]) && !used[i])
+            return fail(err, LAM_E_UNMATCHED, "--owner %s: no module that several replace, that adapter among them, is called so", claims[i].text);
+    return LAM_OK;
+}
+
+static lam_code read_owners(const struct options *o, struct stack *s, const struct files *f, const char *base, lam_error *err)
+{
+    struct claim claims[MAX_LIST];
+    size_t n = o->owners.n, n_contests = 0;
+    bool patterns = false;
+    lam_code code = LAM_OK;
+    for (size_t i = 0; code == LAM_OK && i < n; i++) {
+        code = read_claim(o, f, o->owners.items[i], &claims[i], err);
+        if (code == LAM_OK) patterns |= is_pattern(&claims[i]);
+    }
+    if (code == LAM_OK && !(s->owners = calloc(n, sizeof *s->owners))) code = fail_memory(err);
+    if (code == LAM_OK) code = own_single(s, claims, n, err);
+    s->made.owners = s->owners;
+    if (code == LAM_OK && patterns) code = lam_manifest_contests(s->m, base, f->paths, &s->contests, &n_contests, err);
+    if (code != LAM_OK || !patterns) return code;
+    lam_owner *longer = realloc(s->owners, (n + n_contests) * sizeof *longer);
+    if (!longer) return fail_memory(err);
+    s->made.owners = s->owners = longer;
+    return own_contested(s, claims, n, n_contests, err);
+}
+
+/* All of --owner, or nothing of it. */
+static lam_code own(const struct options *o, struct stack *s, const struct files *f, const char *base, lam_error *err)
+{
+    lam_code code = read_owners(o, s, f, base, err);
+    if (code == LAM_OK) return LAM_OK;
+    free(s->owners);
+    lam_memory_free(s->contests);
+    s->made.owners = s->owners = NULL;
+    s->made.n_owners = 0;
+    s->contests = NULL;
+    return code;
+}
+
+lam_code stack_name_owners(const struct options *o, struct stack *s, const char *base, const char *base_digest, lam_error *err)
+{
+    lam_fault_list faults = {0};
+    if (o->owners.n == 0 || s->owners) return LAM_OK;
+    struct files *f = files_open(o, s, base, base_digest, &faults);
+    lam_code code = f ? lam_fault_list_error(&faults, "stack", err) : fail_memory(err);
+    if (code == LAM_OK) code = own(o, s, f, base, err);
+    files_close(f);
+    lam_fault_list_release(&faults);
+    return code;
+}
+
+/* ---- checking ---- */
+
+/* How the first contest, and all of them, could be ended. */
+static void advise(struct stack *s, const struct files *f, const char *base)
+{
+    lam_contest *contests;
+    size_t n, who = 0;
+    lam_error err;
+    if (lam_manifest_contests(s->m, base, f->paths, &contests, &n, &err) != LAM_OK || n == 0) return;
+    while (!(contests->claimants >> who & 1)) who++;
+    const char *module = contests->module, *name = f->names[who];
+    if (s->read) snprintf(s->advice, sizeof s->advice, "module_owners of the manifest names owners: \"%.60s\": \"%.71s\"", module, s->m->adapters[who].digest);
+    else snprintf(s->advice, sizeof s->advice, "--owner %.60s=%.60s gives %s to %.60s%s%.60s%s", module, name, n > 1 ? "that one" : "it", name,
+                  n > 1 ? ", --owner " : "", n > 1 ? name : "", n > 1 ? " all that it takes part in" : "");
+    lam_memory_free(contests);
+}
+
+lam_code stack_check(const struct options *o, struct stack *s, const char *base, const char *base_digest, lam_fault_list *faults, lam_error *err)
+{
+    lam_error why;
+    struct files *f = files_open(o, s, base, base_digest, faults);
+    if (!f) return fail_memory(err);
+    if (o->owners.n && !s->owners && own(o, s, f, base, &why) != LAM_OK) lam_fault_list_add_error(faults, "owners", &why);
+    lam_code code = lam_manifest_check(s->m, base, f->paths, faults, err);
+    if (code != LAM_OK && f->summary.code) code = (*err = f->summary).code;
+    if (code != LAM_OK) advise(s, f, base);
+    files_close(f);
+    return code;
 }

@@ -6,7 +6,7 @@ json_t *waived_names(const struct opened *all)
     for (size_t i = 0; i < all->n_adapters; i++) {
         lam_adapter_info info;
         lam_adapter_describe(all->adapters[i].adapter, &info);
-        if (!info.bound) json_array_append_new(names, json_string(info.name));
+        if (!info.bound) json_array_append_new(names, json_string(all->adapters[i].name));
     }
     return names;
 }

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         adapters[i] = m->adapters[i];
         adapters[i].file = NULL;
     }
-    copy.base_file = NULL;
+    copy.base_file = copy.template_file = NULL;
     copy.adapters = adapters;
     if (lam_manifest_json(&copy, "m.json", &first, &err) != LAM_OK) abort();
     if (lam_manifest_parse(first, strlen(first), "", "again", &again, &faults, &err) != LAM_OK) abort();

@@ -209,6 +209,73 @@ static void test_template_counts(void **state)
     test_remove_folder(folder);
 }
 
+static char *format_chat(lam_composition *c)
+{
+    char *text;
+    lam_error err;
+    const lam_message messages[] = {{"system", "A"}, {"user", "B"}};
+    assert_ok(lam_chat_format(c, messages, 2, true, &text, &err), err);
+    return text;
+}
+
+/* A template of the composition's own takes the base's place in its conversations and in its id. */
+static void test_own_template(void **state)
+{
+    (void)state;
+    static const char own[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    char *folder = test_make_folder(), source[512], digest[LAM_DIGEST_TEXT], *text;
+    struct fixture f;
+    lam_error err;
+    lam_composition *plain, *mine, *same, *none;
+    copy_with_template(folder, "a", "{{ messages[0].content }}", source);
+    fixture_import(&f, source, adapters, 0);
+    fixture_open(&f, NULL);
+    lam_compose_options options = {.chat_template = own};
+    assert_ok(lam_compose(f.base, NULL, NULL, 0, NULL, &plain, &err), err);
+    assert_ok(lam_compose(f.base, NULL, NULL, 0, &options, &mine, &err), err);
+    options.chat_template = "{{ messages[0].content }}"; /* the base's, once more */
+    assert_ok(lam_compose(f.base, NULL, NULL, 0, &options, &same, &err), err);
+    assert_string_equal(lam_composition_id(plain), lam_composition_id(same));
+    assert_string_not_equal(lam_composition_id(plain), lam_composition_id(mine));
+    lam_digest_bytes(own, strlen(own), digest);
+    assert_string_equal(lam_composition_template_digest(mine), digest);
+    assert_non_null(strstr(lam_composition_json(mine), digest));
+    text = format_chat(plain);
+    assert_string_equal(text, "A");
+    lam_memory_free(text);
+    text = format_chat(mine);
+    assert_string_equal(text, "<system>A<user>B");
+    lam_memory_free(text);
+    options.chat_template = "{{ 1";
+    assert_int_equal(lam_compose(f.base, NULL, NULL, 0, &options, &none, &err), LAM_E_TEMPLATE);
+    assert_null(none);
+    options.chat_template = "\xff";
+    assert_int_equal(lam_compose(f.base, NULL, NULL, 0, &options, &none, &err), LAM_E_UTF8);
+    lam_composition_free(plain);
+    lam_composition_free(mine);
+    lam_composition_free(same);
+    fixture_close(&f);
+    fixture_remove(&f);
+
+    fixture_import(&f, GQA "q4_0.gguf", adapters, 1); /* a base without one */
+    fixture_open(&f, NULL);
+    plain = fixture_compose(&f, (double[]){0.0}, 1);
+    assert_null(lam_composition_template_digest(plain));
+    assert_int_equal(lam_composition_n_adapters(plain), 1);
+    assert_int_equal(lam_chat_format(plain, &(lam_message){"user", "B"}, 1, true, &text, &err), LAM_E_TEMPLATE);
+    options.chat_template = own;
+    assert_ok(lam_compose(f.base, NULL, NULL, 0, &options, &mine, &err), err);
+    assert_int_equal(lam_composition_n_adapters(mine), 0);
+    text = format_chat(mine);
+    assert_string_equal(text, "<system>A<user>B");
+    lam_memory_free(text);
+    lam_composition_free(plain);
+    lam_composition_free(mine);
+    fixture_close(&f);
+    fixture_remove(&f);
+    test_remove_folder(folder);
+}
+
 /* Paths, names, threads, instruction set, rows of a pass and context stand in no id. */
 static void test_circumstances_do_not_count(void **state)
 {
@@ -286,7 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),          cmocka_unit_test(test_every_ingredient_counts),
-        cmocka_unit_test(test_json_is_what_is_hashed), cmocka_unit_test(test_template_counts),
+        cmocka_unit_test(test_json_is_what_is_hashed), cmocka_unit_test(test_template_counts), cmocka_unit_test(test_own_template),
         cmocka_unit_test(test_circumstances_do_not_count), cmocka_unit_test(test_waiver_is_recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

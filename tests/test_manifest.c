@@ -15,6 +15,7 @@
 #define GQA "tests/golden/llama-gqa/llama-gqa-"
 #define A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define T "sha256:f24189f08c85a1eb19a737306c3a13e85462ee33d964f28108d64a2485fa2171" /* of {{ messages }} */
 #define C "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 
 /* ---- reading ---- */
@@ -22,13 +23,14 @@
 static const char whole[] =
     "{\"type\":\"lamina.manifest.v0\",\"id\":\"" C "\",\"base\":{\"digest\":\"" A "\",\"name\":\"base\",\"file\":\"b/base.slm\","
     "\"parts\":{\"weights\":\"" A "\",\"layout\":\"" B "\",\"config\":\"" C "\",\"targets\":\"" A "\"}},"
-    "\"tokenizer\":{\"digest\":\"" B "\"},\"template\":{\"digest\":\"" C "\"},"
+    "\"tokenizer\":{\"digest\":\"" B "\"},\"template\":{\"digest\":\"" T "\",\"text\":\"{{ messages }}\"},"
     "\"adapters\":[{\"digest\":\"" A "\",\"name\":\"one\",\"file\":\"one.slm\",\"weight\":0.5,\"rule\":\"replace\","
     "\"waiver\":{\"adapter_digest\":\"" A "\",\"base_digest\":\"" A "\"},\"accept_tokenizer\":true,"
     "\"parts\":{\"method\":\"lora\",\"modules\":\"" A "\",\"factors\":\"" B "\",\"activation\":\"" C "\",\"alphas\":\"" B "\"}},"
     "{\"digest\":\"" B "\",\"file\":\"../two\"}],"
     "\"module_owners\":{\"blk.0.attn_q\":\"" B "\"},\"policy\":\"materialize\",\"module_policies\":{\"blk.1.ffn_up\":\"dual\"},"
-    "\"numeric_contract\":\"nc1\",\"kv_format\":\"i8\",\"window_policy\":\"model\",\"memory_budget\":1000000,\"receipts\":[{\"b\":1,\"a\":2}]}";
+    "\"numeric_contract\":\"nc1\",\"kv_format\":\"i8\",\"window_policy\":\"model\",\"memory_budget\":1000000,"
+    "\"prompt\":\"Be\\nbrief.\",\"sampling\":{\"temperature\":0.5,\"top_k\":40,\"top_p\":0.9,\"min_p\":0.1,\"repeat_penalty\":1.1,\"seed\":7},\"receipts\":[{\"b\":1,\"a\":2}]}";
 
 static lam_code parse(const char *text, lam_manifest **out, lam_fault_list *faults)
 {
@@ -51,7 +53,14 @@ static void test_every_field(void **state)
     assert_string_equal(m->base_parts.layout, B);
     assert_string_equal(m->tokenizer_digest, B);
     assert_true(m->states_template);
-    assert_string_equal(m->template_digest, C);
+    assert_string_equal(m->template_digest, T);
+    assert_string_equal(m->template_text, "{{ messages }}");
+    assert_null(m->template_file);
+    assert_string_equal(m->prompt, "Be\nbrief.");
+    lam_sampling sampling = {.repeat_window = 3};
+    lam_manifest_sampling_apply(&m->sampling, &sampling);
+    assert_true(sampling.temperature == 0.5f && sampling.top_k == 40 && sampling.top_p == 0.9f && sampling.min_p == 0.1f &&
+                sampling.repeat_penalty == 1.1f && sampling.seed == 7 && sampling.repeat_window == 3);
     assert_int_equal(m->n_adapters, 2);
     assert_string_equal(m->adapters[0].name, "one");
     assert_true(m->adapters[0].weight == 0.5 && m->adapters[0].rule == LAM_STACK_REPLACE && m->adapters[0].waived);
@@ -76,6 +85,9 @@ static void test_every_field(void **state)
     lam_manifest_free(m);
     assert_int_equal(parse("{\"type\":\"lamina.manifest.v0\",\"base\":{\"digest\":\"" A "\"},\"memory_budget\":1e9}", &m, &faults), LAM_OK);
     assert_int_equal(m->memory_budget, 1000000000);
+    sampling = (lam_sampling){.temperature = 9, .seed = 9};
+    lam_manifest_sampling_apply(&m->sampling, &sampling); /* what is not given stays */
+    assert_true(m->sampling.given == 0 && sampling.temperature == 9 && sampling.seed == 9 && !m->prompt && !m->template_text);
     lam_manifest_free(m);
     lam_manifest_free(NULL);
 }
@@ -127,6 +139,26 @@ static void test_each_fault(void **state)
         {"\"nc1\"", "\"nc2\"", "numeric_contract", LAM_E_VERSION},
         {"\"i8\"", "\"int8\"", "kv_format", LAM_E_FORMAT},
         {"\"window_policy\":\"model\"", "\"window_policy\":\"all\"", "window_policy", LAM_E_FORMAT},
+        {"\"digest\":\"" T "\"", "\"digest\":\"" C "\"", "template.text", LAM_E_DIGEST},
+        {"\"digest\":\"" T "\",", "", "template.digest", LAM_E_FORMAT},
+        {"\"{{ messages }}\"", "\"{{ messages }}\",\"file\":\"t.jinja\"", "template", LAM_E_CONFLICT},
+        {"\"text\":\"{{ messages }}\"", "\"file\":\"/t.jinja\"", "template.file", LAM_E_FORMAT},
+        {"\"{{ messages }}\"", "7", "template.text", LAM_E_FORMAT},
+        {"\"{{ messages }}\"", "\"a\\u0000b\"", "template.text", LAM_E_FORMAT},
+        {"\"Be\\nbrief.\"", "[]", "prompt", LAM_E_FORMAT},
+        {"\"Be\\nbrief.\"", "\"a\\u0000b\"", "prompt", LAM_E_FORMAT},
+        {"\"sampling\":{", "\"sampling\":[{", "manifest", LAM_E_FORMAT},
+        {"\"temperature\":0.5", "\"temperature\":-0.5", "sampling.temperature", LAM_E_FORMAT},
+        {"\"temperature\":0.5", "\"temperature\":101", "sampling.temperature", LAM_E_FORMAT},
+        {"\"temperature\":0.5", "\"temp\":0.5", "sampling.temp", LAM_E_UNKNOWN_FIELD},
+        {"\"top_k\":40", "\"top_k\":40.5", "sampling.top_k", LAM_E_FORMAT},
+        {"\"top_p\":0.9", "\"top_p\":1.5", "sampling.top_p", LAM_E_FORMAT},
+        {"\"min_p\":0.1", "\"min_p\":\"0.1\"", "sampling.min_p", LAM_E_FORMAT},
+        {"\"repeat_penalty\":1.1", "\"repeat_penalty\":0", "sampling.repeat_penalty", LAM_E_FORMAT},
+        {"\"seed\":7", "\"seed\":9007199254740992", "sampling.seed", LAM_E_FORMAT},
+        {"\"name\":\"base\"", "\"name\":null", "base.name", LAM_E_FORMAT},
+        {"\"policy\":\"materialize\"", "\"policy\":null", "policy", LAM_E_FORMAT},
+        {"{\"digest\":\"" T "\",\"text\":\"{{ messages }}\"},\"adapters\":", "null,\"adapters\":null,\"id\":", "manifest", LAM_E_DUPLICATE},
         {"1000000", "0", "memory_budget", LAM_E_FORMAT},
         {"1000000", "9007199254740992", "memory_budget", LAM_E_FORMAT},
         {"1000000", "1.5", "memory_budget", LAM_E_FORMAT},
@@ -196,6 +228,70 @@ static void test_bounds(void **state)
     free(text);
 }
 
+/* What is no JSON text in UTF-8 is called by its name. */
+static void test_encodings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+        size_t len;
+    } cases[] = {
+        {"\xEF\xBB\xBF{}", "byte order mark", 5}, {"\xFF\xFE{\0}\0", "UTF-16", 6}, {"\xFE\xFF\0{\0}", "UTF-16", 6},
+        {"{\0}\0", "zero byte", 4}, {"{} \0", "zero byte", 4},
+    };
+    char *folder = test_make_folder(), path[600];
+    snprintf(path, sizeof path, "%s/m.json", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lam_manifest *m;
+        lam_fault_list faults = {0};
+        lam_error err;
+        fixture_write(path, cases[i].text, cases[i].len);
+        assert_true(lam_manifest_detect(path));
+        assert_int_equal(lam_manifest_read(path, &m, &faults, &err), LAM_E_FORMAT);
+        if (!strstr(err.message, cases[i].says) || !strstr(err.message, path)) fail_msg("case %zu: %s", i, err.message);
+        assert_null(m);
+        lam_fault_list_release(&faults);
+    }
+    test_remove_folder(folder);
+}
+
+/* A template beside the manifest, which is read with it. */
+static void test_template_file(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"type\":\"lamina.manifest.v0\",\"base\":{\"digest\":\"" A "\"},\"template\":{\"digest\":\"" T "\",\"file\":\"t.jinja\"}}";
+    static const struct {
+        const char *text;
+        size_t len;
+        lam_code code;
+    } cases[] = {{"{{ messages }}", 14, LAM_OK}, {"{{ messages }}\n", 15, LAM_E_DIGEST}, {"{{\0}}", 5, LAM_E_UTF8}, {"\xff", 1, LAM_E_UTF8},
+                 {"", 0, LAM_E_DIGEST}, {NULL, 0, LAM_E_NOT_FOUND}};
+    char *folder = test_make_folder(), path[600], template[600], *json;
+    snprintf(path, sizeof path, "%s/m.json", folder);
+    snprintf(template, sizeof template, "%s/t.jinja", folder);
+    fixture_write(path, text, strlen(text));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lam_manifest *m;
+        lam_fault_list faults = {0};
+        lam_error err = {0};
+        if (cases[i].text) fixture_write(template, cases[i].text, cases[i].len);
+        else assert_int_equal(unlink(template), 0);
+        lam_code code = lam_manifest_read(path, &m, &faults, &err);
+        if (code != cases[i].code) fail_msg("case %zu: %s: %s", i, lam_code_name(code), err.message);
+        if (code == LAM_OK) {
+            assert_string_equal(m->template_text, cases[i].text);
+            assert_ok(lam_manifest_json(m, path, &json, &err), err);
+            assert_non_null(strstr(json, "\"template\":{\"digest\":\"" T "\",\"file\":\"t.jinja\"}")); /* it stays where it is */
+            lam_memory_free(json);
+        } else {
+            assert_string_equal(faults.items[0].subject, "template.file");
+        }
+        lam_manifest_free(m);
+        lam_fault_list_release(&faults);
+    }
+    test_remove_folder(folder);
+}
+
 /* ---- the schema ---- */
 
 /* Every name that one of the two knows the other knows, too. */
@@ -223,6 +319,7 @@ static void test_schema_names_the_fields(void **state)
     char *text = (char *)test_read_file("docs/manifest.schema.json", &size);
     assert_ok(lam_json_parse(text, size, "schema", &schema, &err), err);
     assert_ok(lam_json_parse(whole, strlen(whole), "manifest", &value, &err), err);
+    json_object_set_new(json_object_get(value, "template"), "file", json_string("in the text's place"));
     compare_names(schema, value, "a manifest");
     json_decref(schema);
     json_decref(value);
@@ -250,13 +347,14 @@ static void test_written_form(void **state)
     lam_manifest_adapter adapter = {.digest = B, .name = "ü", .file = one, .weight = -0.25, .rule = LAM_STACK_REPLACE, .waived = true};
     lam_manifest in = {.base_digest = A, .base_file = base, .adapters = &adapter, .n_adapters = 1, .owners = &(lam_owner){"blk.0.attn_q", 0},
                        .n_owners = 1, .module_policies = &(lam_module_policy){"blk.0.attn_k", LAM_POLICY_MATERIALIZE}, .n_module_policies = 1,
-                       .kv = LAM_KV_FLOAT32, .memory_budget = 5, .states_template = true};
+                       .kv = LAM_KV_FLOAT32, .memory_budget = 5, .states_template = true, .prompt = "a\nb",
+                       .sampling = {.given = LAM_SAMPLING_TEMPERATURE | LAM_SAMPLING_SEED, .temperature = 0.7, .top_k = 3, .seed = 9007199254740991}};
     assert_ok(lam_manifest_json(&in, path, &first, &err), err);
     assert_string_equal(first,
         "{\"adapters\":[{\"digest\":\"" B "\",\"file\":\"../in/deep/one.slm\",\"name\":\"ü\",\"rule\":\"replace\",\"waiver\":{\"adapter_digest\":\"" B
         "\",\"base_digest\":\"" A "\"},\"weight\":-0.25}],\"base\":{\"digest\":\"" A "\",\"file\":\"../in/base.slm\"},\"kv_format\":\"f32\","
         "\"memory_budget\":5,\"module_owners\":{\"blk.0.attn_q\":\"" B "\"},\"module_policies\":{\"blk.0.attn_k\":\"materialize\"},"
-        "\"numeric_contract\":\"nc1\",\"policy\":\"dual\",\"receipts\":[],\"template\":null,\"type\":\"lamina.manifest.v0\","
+        "\"numeric_contract\":\"nc1\",\"policy\":\"dual\",\"prompt\":\"a\\nb\",\"receipts\":[],\"sampling\":{\"seed\":9007199254740991,\"temperature\":0.7},\"template\":null,\"type\":\"lamina.manifest.v0\","
         "\"window_policy\":\"model\"}");
     assert_ok(lam_manifest_write(&in, path, &err), err);
     assert_true(lam_manifest_detect(path));
@@ -268,6 +366,14 @@ static void test_written_form(void **state)
     lam_memory_free(first);
     lam_memory_free(second);
     lam_manifest_free(m);
+    in.template_text = "{{ messages }}"; /* a text without its digest, with another's, and as it should be */
+    assert_int_equal(lam_manifest_json(&in, path, &first, &err), LAM_E_ARGUMENT);
+    in.template_digest = C;
+    assert_int_equal(lam_manifest_json(&in, path, &first, &err), LAM_E_ARGUMENT);
+    in.template_digest = T;
+    assert_ok(lam_manifest_json(&in, path, &first, &err), err);
+    assert_non_null(strstr(first, "\"template\":{\"digest\":\"" T "\",\"text\":\"{{ messages }}\"}"));
+    lam_memory_free(first);
     adapter.weight = NAN;
     assert_int_not_equal(lam_manifest_json(&in, path, &first, &err), LAM_OK);
     adapter.weight = 1.0, in.base_digest = "x";
@@ -452,9 +558,9 @@ static void test_all_faults_of_a_stack(void **state)
         lam_code code;
     } expected[] = {
         {"base", LAM_E_WRONG_BASE}, {"base", LAM_E_BASE_CONFIG}, {"tokenizer", LAM_E_TOKENIZER}, {"template", LAM_E_TEMPLATE},
-        {"one: method", LAM_E_METHOD}, {"one: bases", LAM_E_WRONG_BASE}, {"one: blk.0.attn_q", LAM_E_FORMAT},
-        {"one: blk.0.attn_v.lora_b", LAM_E_NON_FINITE}, {"one", LAM_E_DIGEST}, {"two", LAM_E_ARGUMENT}, {"three", LAM_E_TRUNCATED},
-        {"two-again", LAM_E_DUPLICATE}, {"owner of blk.0.attn_k", LAM_E_UNMATCHED}, {"owner of blk.7.attn_k", LAM_E_UNMATCHED},
+        {"adapter 1, case: method", LAM_E_METHOD}, {"adapter 1, case: bases", LAM_E_WRONG_BASE}, {"adapter 1, case: blk.0.attn_q", LAM_E_FORMAT},
+        {"adapter 1, case: blk.0.attn_v.lora_b", LAM_E_NON_FINITE}, {"adapter 1, case", LAM_E_DIGEST}, {"adapter 2, case-2", LAM_E_ARGUMENT},
+        {"adapter 3, three", LAM_E_TRUNCATED}, {"adapter 4, case-3", LAM_E_DUPLICATE}, {"owner of blk.0.attn_k", LAM_E_UNMATCHED}, {"owner of blk.7.attn_k", LAM_E_UNMATCHED},
         {"policy of blk.0.attn_x", LAM_E_UNMATCHED},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
@@ -487,8 +593,7 @@ static void test_owner(void **state)
     assert_int_equal(lam_manifest_check(&m, b.f.base_path, paths, &faults, &err), LAM_E_CONFLICT);
     assert_int_equal(faults.n, 2); /* q and v */
     assert_string_equal(faults.items[0].subject, "blk.0.attn_q");
-    assert_non_null(strstr(faults.items[0].what, "one"));
-    assert_non_null(strstr(faults.items[0].what, "two"));
+    assert_non_null(strstr(faults.items[0].what, "adapter 1, case and adapter 2, case-2 both"));
     lam_fault_list_release(&faults);
     assert_int_equal(lam_compose(b.f.base, a, (double[]){1, 1}, 2, &options, &c, &err), LAM_E_CONFLICT);
     assert_non_null(strstr(err.message, "blk.0.attn_q"));
@@ -520,11 +625,57 @@ static void test_owner(void **state)
     bench_close(&b);
 }
 
+/* Who claims what without an owner, and how adapters are called. */
+static void test_contests(void **state)
+{
+    (void)state;
+    struct bench b;
+    lam_error err;
+    lam_contest *contests;
+    size_t n;
+    char names[4][LAM_ADAPTER_NAME];
+    bench_open(&b);
+    for (size_t i = 0; i < 3; i++) write_case(&b, i, (unsigned)i, NULL);
+    lam_manifest_adapter adapters[] = {{.file = "one", .weight = 1.0, .rule = LAM_STACK_REPLACE}, {.file = "two", .weight = 1.0},
+                                       {.file = "three", .weight = 1.0, .rule = LAM_STACK_REPLACE}, {.file = "a/case", .name = "four", .weight = 1.0}};
+    lam_manifest m = {.adapters = adapters, .n_adapters = 3};
+    const char *paths[] = {b.paths[0], b.paths[1], b.paths[2], NULL};
+    assert_ok(lam_manifest_contests(&m, b.f.base_path, paths, &contests, &n, &err), err);
+    assert_int_equal(n, 2);
+    assert_string_equal(contests[0].module, "blk.0.attn_q");
+    assert_string_equal(contests[1].module, "blk.0.attn_v");
+    assert_true(contests[0].claimants == 5 && contests[1].claimants == 5);
+    lam_memory_free(contests);
+    m.owners = &(lam_owner){"blk.0.attn_q", 2};
+    m.n_owners = 1;
+    assert_ok(lam_manifest_contests(&m, b.f.base_path, paths, &contests, &n, &err), err);
+    assert_int_equal(n, 1);
+    assert_string_equal(contests[0].module, "blk.0.attn_v");
+    lam_memory_free(contests);
+    adapters[0].rule = LAM_STACK_ADD;
+    assert_ok(lam_manifest_contests(&m, b.f.base_path, paths, &contests, &n, &err), err);
+    assert_true(n == 0 && !contests);
+    assert_int_equal(lam_manifest_contests(&m, "nothing.slm", paths, &contests, &n, &err), LAM_E_NOT_FOUND);
+    m.n_adapters = LAM_MANIFEST_MAX_ADAPTERS + 1;
+    assert_int_equal(lam_manifest_contests(&m, b.f.base_path, paths, &contests, &n, &err), LAM_E_LIMIT);
+    m.n_adapters = 4;
+    lam_manifest_names(&m, paths, names); /* the three files say the same of themselves */
+    assert_string_equal(names[0], "case");
+    assert_string_equal(names[1], "case-2");
+    assert_string_equal(names[2], "case-3");
+    assert_string_equal(names[3], "four");
+    adapters[3].name = NULL;
+    lam_manifest_names(&m, paths, names);
+    assert_string_equal(names[3], "case-4");
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_field), cmocka_unit_test(test_each_fault), cmocka_unit_test(test_all_faults_are_told),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_schema_names_the_fields), cmocka_unit_test(test_written_form),
+        cmocka_unit_test(test_encodings), cmocka_unit_test(test_template_file), cmocka_unit_test(test_contests),
         cmocka_unit_test(test_check_finds_what_the_loader_refuses), cmocka_unit_test(test_all_faults_of_a_stack), cmocka_unit_test(test_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

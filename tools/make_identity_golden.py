@@ -147,4 +147,5 @@ def main():
     (folder / "compositions.json").write_text(json.dumps(compositions(), indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -147,6 +147,7 @@ typedef struct lam_compose_options {
     lam_policy policy;             /* of every matrix that module_policies does not name */
     const lam_module_policy *module_policies; /* [n_module_policies] */
     size_t n_module_policies;
+    const char *chat_template;     /* UTF-8, in place of the base's; NULL: the base's */
 } lam_compose_options;
 
 /* A new immutable composition of base and adapters[n] in this order with weights[n] (finite, also times the adapter's
@@ -154,7 +155,8 @@ typedef struct lam_compose_options {
  * LAM_E_WRONG_BASE if an adapter was loaded for another base, LAM_E_DUPLICATE if one occurs twice, LAM_E_CONFLICT if two claim one
  * module alone and options name no owner, LAM_E_UNMATCHED for a module in options that the base does not have, LAM_E_CHANGED if the base's
  * file was truncated or replaced, LAM_E_DIGEST as lam_session_feed where an adapter needs the base's values, LAM_E_LIMIT for more than 64
- * activated adapters, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. n may be 0; options may be NULL. */
+ * activated adapters, LAM_E_UTF8 and LAM_E_TEMPLATE for a template of options that is not UTF-8 or cannot be run, LAM_E_ARGUMENT,
+ * LAM_E_NO_MEMORY. n may be 0; options may be NULL. */
 LAM_API lam_code lam_compose(lam_base *base, lam_adapter *const adapters[], const double weights[], size_t n,
                              const lam_compose_options *options, lam_composition **out, lam_error *err);
 LAM_API void lam_composition_free(lam_composition *composition);
@@ -165,6 +167,10 @@ LAM_API const char *lam_composition_json(const lam_composition *composition);
 /* How its sessions keep keys and values, as in the JSON: "f16", "f32" or "i8"; and the bytes that a position takes. */
 LAM_API const char *lam_composition_kv_format(const lam_composition *composition);
 LAM_API size_t lam_composition_kv_bytes(const lam_composition *composition);
+/* How many adapters it has, those of weight 0 among them. */
+LAM_API size_t lam_composition_n_adapters(const lam_composition *composition);
+/* The digest of its chat template: its own, else the base's; NULL without one. Borrowed. */
+LAM_API const char *lam_composition_template_digest(const lam_composition *composition);
 
 /* ---- text ---- */
 
@@ -185,9 +191,9 @@ typedef struct lam_message {
     const char *role;    /* "system", "user", "assistant" */
     const char *content; /* UTF-8 */
 } lam_message;
-/* The model's own chat template over messages[n] → *text, freed with lam_memory_free. LAM_E_TEMPLATE if there is none or it fails, LAM_E_UTF8
- * if a message is not UTF-8. */
-LAM_API lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt,
+/* The composition's chat template, its own or else the base's, over messages[n] → *text, freed with lam_memory_free. LAM_E_TEMPLATE if there is
+ * none or it fails, LAM_E_UTF8 if a message is not UTF-8. */
+LAM_API lam_code lam_chat_format(const lam_composition *composition, const lam_message *messages, size_t n, bool add_generation_prompt,
                                  char **text, lam_error *err);
 /* SHA-256 of bytes[len], as text. */
 LAM_API void lam_digest_bytes(const void *bytes, size_t len, char out[LAM_DIGEST_TEXT]);

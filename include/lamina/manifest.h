@@ -50,6 +50,19 @@ typedef struct lam_manifest_adapter {
     bool accept_tokenizer; /* as in lam_import_options, for a source that is imported */
 } lam_manifest_adapter;
 
+/* Sampling defaults: a member counts if its bit is set in given. */
+enum {
+    LAM_SAMPLING_TEMPERATURE = 1, LAM_SAMPLING_TOP_K = 2, LAM_SAMPLING_TOP_P = 4, LAM_SAMPLING_MIN_P = 8, LAM_SAMPLING_REPEAT_PENALTY = 16,
+    LAM_SAMPLING_SEED = 32
+};
+typedef struct lam_manifest_sampling {
+    unsigned given;
+    double temperature, top_p, min_p, repeat_penalty;
+    uint64_t top_k, seed;
+} lam_manifest_sampling;
+/* Puts what is given into *out, and leaves the rest of it. */
+LAM_API void lam_manifest_sampling_apply(const lam_manifest_sampling *sampling, lam_sampling *out);
+
 typedef struct lam_manifest {
     const char *id;                /* composition_id that must come out; NULL: any */
     const char *base_digest, *base_name, *base_file; /* as an adapter's */
@@ -57,6 +70,8 @@ typedef struct lam_manifest {
     const char *tokenizer_digest;  /* NULL: the base's, whatever it is */
     bool states_template;          /* template_digest counts; NULL then says that there is none */
     const char *template_digest;
+    const char *template_text;     /* a chat template in place of the base's; NULL: the base's */
+    const char *template_file;     /* where it lies, if not in the manifest itself; NULL */
     const lam_manifest_adapter *adapters;
     size_t n_adapters;
     const lam_owner *owners;
@@ -66,17 +81,21 @@ typedef struct lam_manifest {
     size_t n_module_policies;
     lam_kv kv;
     uint64_t memory_budget;        /* bytes; 0: none. In no id */
+    const char *prompt;            /* a system message in front of every conversation; NULL. In no id */
+    lam_manifest_sampling sampling; /* in no id */
     const char *const *receipts;   /* [n_receipts], canonical JSON (lamina/receipt.h) */
     size_t n_receipts;
 } lam_manifest;
 
-/* Whether the file at path holds a JSON object, and so may be a manifest: its first byte that is no white space is '{'. */
+/* Whether the file at path holds a JSON object, and so may be a manifest: its first byte that is no white space is '{'. True behind a byte
+ * order mark, too, so that lam_manifest_read can say what is wrong. */
 LAM_API bool lam_manifest_detect(const char *path);
 
-/* Reads and checks the file at path; its references are resolved against its folder and not opened. Every fault is in *faults (must be
- * zero or from an earlier call, may not be NULL), and the first in *err: LAM_E_UNKNOWN_FIELD, LAM_E_FORMAT, LAM_E_DUPLICATE,
- * LAM_E_VERSION, LAM_E_MAGIC, LAM_E_LIMIT, LAM_E_WRONG_BASE and LAM_E_DIGEST (a waiver for other digests than those beside it),
- * LAM_E_UNMATCHED (an owner that is no adapter of the stack), LAM_E_NOT_FOUND, LAM_E_IO, LAM_E_NO_MEMORY. */
+/* Reads and checks the file at path; its references are resolved against its folder and not opened, but for a template's. Every fault is in
+ * *faults (must be zero or from an earlier call, may not be NULL), and the first in *err: LAM_E_UNKNOWN_FIELD, LAM_E_FORMAT,
+ * LAM_E_DUPLICATE, LAM_E_VERSION, LAM_E_MAGIC, LAM_E_LIMIT, LAM_E_WRONG_BASE and LAM_E_DIGEST (a waiver for other digests than those beside
+ * it), LAM_E_DIGEST for a template that is not the digest's, LAM_E_CONFLICT for one that is given twice, LAM_E_UTF8, LAM_E_UNMATCHED (an
+ * owner that is no adapter of the stack), LAM_E_NOT_FOUND, LAM_E_IO, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_manifest_read(const char *path, lam_manifest **out, lam_fault_list *faults, lam_error *err);
 LAM_API void lam_manifest_free(lam_manifest *manifest);
 
@@ -96,6 +115,21 @@ LAM_API lam_code lam_manifest_write(const lam_manifest *manifest, const char *pa
  * of the base what lies beside the weights. LAM_OK if there is no fault; else, and if the base cannot be opened, as lam_fault_list_error. */
 LAM_API lam_code lam_manifest_check(const lam_manifest *manifest, const char *base, const char *const adapters[], lam_fault_list *faults,
                                     lam_error *err);
+
+#define LAM_ADAPTER_NAME 112
+/* How outputs and faults call the adapters, out[n_adapters]: as the manifest does, else as their files at adapters[n_adapters] say (as in
+ * lam_manifest_check), else by the file's name; with -2, -3 … behind a name that an earlier one has. */
+LAM_API void lam_manifest_names(const lam_manifest *manifest, const char *const adapters[], char (*out)[LAM_ADAPTER_NAME]);
+
+/* A module that several adapters of a stack claim alone, and that has no owner. */
+typedef struct lam_contest {
+    const char *module;
+    uint64_t claimants; /* bit i: adapter i */
+} lam_contest;
+/* The contests of a stack, as in lam_manifest_check, in the order of the base's modules → *out[*n], with their texts one block that is freed with
+ * lam_memory_free. What else is wrong with the stack is passed over. LAM_E_LIMIT, LAM_E_NO_MEMORY, and the errors of the base. */
+LAM_API lam_code lam_manifest_contests(const lam_manifest *manifest, const char *base, const char *const adapters[], lam_contest **out, size_t *n,
+                                       lam_error *err);
 
 #ifdef __cplusplus
 }

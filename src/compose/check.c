@@ -7,6 +7,7 @@
 #include "compose/parts.h"
 #include "format/vocab.h"
 #include "model/model.h"
+#include "text/template.h"
 
 #include <float.h>
 #include <math.h>
@@ -15,19 +16,22 @@
 
 struct checking {
     const lam_manifest *manifest;
-    const struct lam_base_targets *base;
+    struct lam_model *model;
+    const struct lam_base_targets *base;                     /* the model's */
     lam_fault_list *faults;
     uint8_t *touches;                                        /* [n_adapters][n_items] */
+    uint64_t *contested;                                     /* [n_items]: the adapters that claim what has no owner */
     char digests[LAM_MANIFEST_MAX_ADAPTERS][LAM_DIGEST_TEXT]; /* "" where it could not be had */
-    char labels[LAM_MANIFEST_MAX_ADAPTERS][128];
+    char labels[LAM_MANIFEST_MAX_ADAPTERS][LAM_ADAPTER_NAME + 32];
 };
 
 static bool differs(const char *wanted, const char *found) { return wanted && strcmp(wanted, found) != 0; }
 
 /* ---- the base ---- */
 
-static void check_text(struct checking *c, const struct lam_slm *base)
+static void check_tokenizer(struct checking *c)
 {
+    const struct lam_slm *base = c->model->file;
     const lam_manifest *m = c->manifest;
     struct lam_vocab vocab;
     uint8_t hash[LAM_SHA256_BYTES];
@@ -38,26 +42,60 @@ static void check_text(struct checking *c, const struct lam_slm *base)
     if (!digest[0]) lam_fault_list_add_error(c->faults, "tokenizer", &err);
     else if (differs(m->tokenizer_digest, digest))
         lam_fault_list_add(c->faults, LAM_E_TOKENIZER, "tokenizer", "is %s, the manifest names %s", digest, m->tokenizer_digest);
-    const json_t *text = json_object_get(base->metadata, "chat_template");
-    if (!m->states_template) return;
-    strcpy(digest, "none");
-    if (json_is_string(text)) {
-        lam_sha256(json_string_value(text), json_string_length(text), hash);
-        lam_digest_text(hash, digest);
-    }
+}
+
+/* The manifest's own template, which can be run, or else the base's. */
+static void check_template(struct checking *c)
+{
+    const lam_manifest *m = c->manifest;
+    const char *text = m->template_text ? m->template_text : json_string_value(json_object_get(c->model->file->metadata, "chat_template"));
+    char digest[LAM_DIGEST_TEXT] = "none";
+    struct lam_template *compiled = NULL;
+    lam_error err;
+    if (text) lam_digest_bytes(text, strlen(text), digest);
     const char *wanted = m->template_digest ? m->template_digest : "none";
-    if (strcmp(wanted, digest) != 0) lam_fault_list_add(c->faults, LAM_E_TEMPLATE, "template", "is %s, the manifest names %s", digest, wanted);
+    if (m->states_template && strcmp(wanted, digest) != 0)
+        lam_fault_list_add(c->faults, LAM_E_TEMPLATE, "template", "is %s, the manifest names %s", digest, wanted);
+    if (m->template_text && lam_template_compile(text, strlen(text), &compiled, &err) != LAM_OK) lam_fault_list_add_error(c->faults, "template", &err);
+    lam_template_free(compiled);
 }
 
 /* ---- the stack ---- */
 
+/* What the file at path says that it is called, in out; false if it says nothing. */
+static bool read_name(const char *path, char out[LAM_ADAPTER_NAME])
+{
+    struct lam_slm *file;
+    lam_error err;
+    if (!path || lam_slm_open(path, &file, &err) != LAM_OK) return false;
+    const char *name = json_string_value(json_object_get(file->metadata, "name"));
+    if (name) snprintf(out, LAM_ADAPTER_NAME, "%.100s", name);
+    lam_slm_close(file);
+    lam_clean_line(out);
+    return name != NULL;
+}
+
+void lam_manifest_names(const lam_manifest *m, const char *const adapters[], char (*out)[LAM_ADAPTER_NAME])
+{
+    for (size_t i = 0; i < m->n_adapters; i++) {
+        const lam_manifest_adapter *a = &m->adapters[i];
+        char wish[LAM_ADAPTER_NAME];
+        const char *otherwise = a->file ? lam_path_base(a->file) : adapters[i] ? lam_path_base(adapters[i]) : "";
+        if (a->name || !read_name(adapters[i], wish)) snprintf(wish, sizeof wish, "%.100s", a->name ? a->name : otherwise);
+        strcpy(out[i], wish);
+        for (size_t k = 0, next = 2; k < i; k++) {
+            if (strcmp(out[k], out[i]) != 0) continue;
+            snprintf(out[i], LAM_ADAPTER_NAME, "%.100s-%zu", wish, next++);
+            k = (size_t)-1; /* look at all again */
+        }
+    }
+}
+
 static void label_adapters(struct checking *c, const char *const adapters[])
 {
-    for (size_t i = 0; i < c->manifest->n_adapters; i++) {
-        const lam_manifest_adapter *a = &c->manifest->adapters[i];
-        const char *name = a->file ? lam_path_base(a->file) : a->name ? a->name : adapters[i] ? lam_path_base(adapters[i]) : "";
-        snprintf(c->labels[i], sizeof c->labels[i], "adapter %zu, %.100s", i + 1, name);
-    }
+    char names[LAM_MANIFEST_MAX_ADAPTERS][LAM_ADAPTER_NAME];
+    lam_manifest_names(c->manifest, adapters, names);
+    for (size_t i = 0; i < c->manifest->n_adapters; i++) snprintf(c->labels[i], sizeof c->labels[i], "adapter %zu, %.111s", i + 1, names[i]);
 }
 
 static void check_one(struct checking *c, size_t i, const char *path)
@@ -115,28 +153,32 @@ static void check_owners(struct checking *c)
     }
 }
 
-/* The adapters that still act on target t and claim what mask tells of: the first two in *a and *b, or its owner alone in *a. */
-static size_t claimants(const struct checking *c, const bool *acts, size_t t, unsigned mask, size_t *a, size_t *b)
+/* The adapters that still act on target t and claim what mask tells of (0: all of it), as bits; only its owner, if that is one of them. */
+static uint64_t claimants(const struct checking *c, const bool *acts, size_t t, unsigned mask)
 {
-    size_t n = 0, owner = owner_of(c, t);
+    uint64_t all = 0;
+    size_t owner = owner_of(c, t);
     for (size_t i = 0; i < c->manifest->n_adapters; i++) {
         unsigned touch = c->touches[i * c->base->n_items + t];
         bool claims = mask ? touch & mask : c->manifest->adapters[i].rule == LAM_STACK_REPLACE;
         if (!acts[i] || !claims) continue;
-        if (i == owner) {
-            *a = i;
-            return 1;
-        }
-        if (n++ == 0) *a = i;
-        else if (n == 2) *b = i;
+        if (i == owner) return (uint64_t)1 << i;
+        all |= (uint64_t)1 << i;
     }
-    return n;
+    return all;
 }
 
-static void conflict(struct checking *c, size_t t, size_t a, size_t b, const char *what)
+static bool several(uint64_t set) { return set & (set - 1); }
+static size_t first_of(uint64_t set) { return (size_t)__builtin_ctzll(set); }
+
+/* Tells of a contest, if there is one. */
+static bool is_contested(struct checking *c, size_t t, uint64_t claiming, const char *what)
 {
-    lam_fault_list_add(c->faults, LAM_E_CONFLICT, c->base->items[t].name, "%s and %s both replace %s; name its owner", c->labels[a],
-                   c->labels[b], what);
+    if (!several(claiming)) return false;
+    c->contested[t] |= claiming;
+    lam_fault_list_add(c->faults, LAM_E_CONFLICT, c->base->items[t].name, "%s and %s both replace %s; name its owner", c->labels[first_of(claiming)],
+                       c->labels[first_of(claiming & (claiming - 1))], what);
+    return true;
 }
 
 /* What adapters do to one another on one target (adapter/overlay.h). */
@@ -144,53 +186,99 @@ static void check_target(struct checking *c, size_t t)
 {
     const lam_manifest *m = c->manifest;
     bool acts[LAM_MANIFEST_MAX_ADAPTERS];
-    size_t a = 0, b = 0;
     for (size_t i = 0; i < m->n_adapters; i++) acts[i] = c->touches[i * c->base->n_items + t] && m->adapters[i].weight != 0.0;
-    size_t n = claimants(c, acts, t, 0, &a, &b);
-    if (n > 1) {
-        conflict(c, t, a, b, "this module");
-        return;
-    }
-    for (size_t i = 0; n && i < m->n_adapters; i++)
-        if (i < a || (i > a && m->adapters[i].rule == LAM_STACK_REPLACE)) acts[i] = false;
-    n = claimants(c, acts, t, LAM_TOUCH_WEIGHT, &a, &b);
-    if (n > 1) conflict(c, t, a, b, "this tensor");
-    for (size_t i = 0; n == 1 && c->base->items[t].matrix && i < m->n_adapters; i++)
+    uint64_t replacing = claimants(c, acts, t, 0);
+    if (is_contested(c, t, replacing, "this module")) return;
+    for (size_t i = 0; replacing && i < m->n_adapters; i++)
+        if (i < first_of(replacing) || (i > first_of(replacing) && m->adapters[i].rule == LAM_STACK_REPLACE)) acts[i] = false;
+    uint64_t weight = claimants(c, acts, t, LAM_TOUCH_WEIGHT);
+    bool contested = is_contested(c, t, weight, "this tensor");
+    for (size_t i = 0; weight && !contested && c->base->items[t].matrix && i < m->n_adapters; i++)
         if (acts[i] && c->touches[i * c->base->n_items + t] & LAM_TOUCH_DORA)
             lam_fault_list_add(c->faults, LAM_E_CONFLICT, c->base->items[t].name, "%s scales rows by the base's, which %s replaces", c->labels[i],
-                           c->labels[a]);
-    if (claimants(c, acts, t, LAM_TOUCH_BIAS, &a, &b) > 1) conflict(c, t, a, b, "its bias");
+                               c->labels[first_of(weight)]);
+    is_contested(c, t, claimants(c, acts, t, LAM_TOUCH_BIAS), "its bias");
 }
 
-static void check_all(struct checking *c, const struct lam_model *model, const char *const adapters[])
+static void check_all(struct checking *c, const char *const adapters[])
 {
     const lam_manifest *m = c->manifest;
-    if (differs(m->base_digest, model->base_digest))
-        lam_fault_list_add(c->faults, LAM_E_WRONG_BASE, "base", "is %s, the manifest names %s", model->base_digest, m->base_digest);
-    lam_check_base_parts(model->file, &m->base_parts, "base", c->faults);
-    check_text(c, model->file);
+    if (differs(m->base_digest, c->model->base_digest))
+        lam_fault_list_add(c->faults, LAM_E_WRONG_BASE, "base", "is %s, the manifest names %s", c->model->base_digest, m->base_digest);
+    lam_check_base_parts(c->model->file, &m->base_parts, "base", c->faults);
+    check_tokenizer(c);
+    check_template(c);
     label_adapters(c, adapters);
     for (size_t i = 0; i < m->n_adapters; i++) check_one(c, i, adapters[i]);
     check_owners(c);
     for (size_t t = 0; t < c->base->n_items; t++) check_target(c, t);
 }
 
+static void close_checking(struct checking *c)
+{
+    if (!c) return;
+    lam_free(c->touches);
+    lam_free(c->contested);
+    lam_model_close(c->model);
+    lam_free(c);
+}
+
+/* Goes through the whole stack. *out is closed by the caller, also after a failure. */
+static lam_code examine(const lam_manifest *m, const char *base, const char *const adapters[], lam_fault_list *faults, struct checking **out,
+                        lam_error *err)
+{
+    struct checking *c = *out = NULL;
+    if (m->n_adapters > LAM_MANIFEST_MAX_ADAPTERS)
+        return LAM_RAISE(err, LAM_E_LIMIT, "%zu adapters, %d at most", m->n_adapters, LAM_MANIFEST_MAX_ADAPTERS);
+    c = *out = lam_alloc(1, sizeof *c);
+    if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
+    *c = (struct checking){.manifest = m, .faults = faults};
+    LAM_TRY(lam_model_open(base, &c->model, err));
+    c->base = &c->model->targets;
+    c->touches = lam_alloc(m->n_adapters, c->base->n_items);
+    c->contested = lam_alloc(c->base->n_items, sizeof *c->contested);
+    if (!c->touches || !c->contested) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
+    check_all(c, adapters);
+    return LAM_OK;
+}
+
 lam_code lam_manifest_check(const lam_manifest *m, const char *base, const char *const adapters[], lam_fault_list *faults, lam_error *err)
 {
-    struct lam_model *model;
-    if (m->n_adapters > LAM_MANIFEST_MAX_ADAPTERS)
-        lam_fault_list_add(faults, LAM_E_LIMIT, "adapters", "%zu, %d at most", m->n_adapters, LAM_MANIFEST_MAX_ADAPTERS);
-    else if (lam_model_open(base, &model, err) != LAM_OK) {
-        lam_fault_list_add_error(faults, "base", err);
-    } else {
-        struct checking *c = lam_alloc(1, sizeof *c);
-        if (c) *c = (struct checking){.manifest = m, .base = &model->targets, .faults = faults};
-        if (c) c->touches = lam_alloc(m->n_adapters, model->targets.n_items);
-        if (c && c->touches) check_all(c, model, adapters);
-        else lam_fault_list_add(faults, LAM_E_NO_MEMORY, "base", "out of memory");
-        if (c) lam_free(c->touches);
-        lam_free(c);
-        lam_model_close(model);
-    }
+    struct checking *c;
+    lam_error why;
+    if (examine(m, base, adapters, faults, &c, &why) != LAM_OK) lam_fault_list_add_error(faults, "base", &why);
+    close_checking(c);
     return lam_fault_list_error(faults, "stack", err);
+}
+
+/* The contests with the names of their modules behind them, in one block. */
+static lam_code list_contests(const struct checking *c, lam_contest **out, size_t *n, lam_error *err)
+{
+    size_t bytes = 0;
+    for (size_t t = 0; t < c->base->n_items; t++)
+        if (c->contested[t]) (*n)++, bytes += sizeof **out + strlen(c->base->items[t].name) + 1;
+    if (*n == 0) return LAM_OK;
+    lam_contest *next = *out = lam_alloc(bytes, 1);
+    if (!next) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu contests", *n);
+    char *text = (char *)(next + *n);
+    for (size_t t = 0; t < c->base->n_items; t++) {
+        if (!c->contested[t]) continue;
+        *next++ = (lam_contest){text, c->contested[t]};
+        strcpy(text, c->base->items[t].name);
+        text += strlen(text) + 1;
+    }
+    return LAM_OK;
+}
+
+lam_code lam_manifest_contests(const lam_manifest *m, const char *base, const char *const adapters[], lam_contest **out, size_t *n, lam_error *err)
+{
+    lam_fault_list faults = {0};
+    struct checking *c;
+    *out = NULL;
+    *n = 0;
+    lam_code code = examine(m, base, adapters, &faults, &c, err);
+    if (code == LAM_OK) code = list_contests(c, out, n, err);
+    close_checking(c);
+    lam_fault_list_release(&faults);
+    return code;
 }

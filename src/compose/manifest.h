@@ -21,11 +21,23 @@ struct lam_manifest_parts {
     lam_owner *owners;
     lam_module_policy *policies;
     char **receipts;        /* [manifest.n_receipts], each owned */
+    char *template_text;    /* of a file; owned */
 };
 
-/* text[len] of a manifest that lies in folder ("": here); what names it in errors. See lam_manifest_read. */
+/* text[len] of a manifest that lies in folder ("": here); what names it in errors. See lam_manifest_read; no file is opened here. */
 lam_code lam_manifest_parse(const char *text, size_t len, const char *folder, const char *what, lam_manifest **out, lam_fault_list *faults,
                             lam_error *err);
+
+/* What a sampling default is called, where it lies in lam_manifest_sampling, and its bounds. */
+struct lam_sampling_field {
+    const char *name;
+    unsigned bit;
+    bool whole;             /* a uint64_t, else a double */
+    size_t at;
+    double least, most;
+};
+enum { LAM_N_SAMPLING = 6 };
+extern const struct lam_sampling_field lam_sampling_fields[LAM_N_SAMPLING];
 
 /* "sha256:" and 64 hexadecimal digits in small letters. */
 bool lam_is_digest(const char *text);

@@ -9,6 +9,7 @@
 #include "compose/manifest.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,10 +24,11 @@ struct reading {
 };
 
 /* One member of an object: into is the structure that the object fills. */
+enum presence { OPTIONAL, NEEDED, NULLABLE };
 struct field {
     const char *name;
     void (*read)(struct reading *r, const char *where, const json_t *value, void *into);
-    bool needed;
+    enum presence presence;
 };
 
 static void read_object(struct reading *r, const char *where, const json_t *value, const struct field *fields, size_t n, void *into)
@@ -41,8 +43,10 @@ static void read_object(struct reading *r, const char *where, const json_t *valu
     for (size_t i = 0; i < n; i++) {
         snprintf(place, sizeof place, "%.90s%s%.90s", where, dot, fields[i].name);
         const json_t *given = json_object_get(value, fields[i].name);
-        if (given) fields[i].read(r, place, given, into);
-        else if (fields[i].needed) lam_fault_list_add(r->faults, LAM_E_FORMAT, place, "is missing");
+        if (json_is_null(given) && fields[i].presence != NULLABLE)
+            lam_fault_list_add(r->faults, LAM_E_FORMAT, place, fields[i].presence == NEEDED ? "is null, and is needed" : "is null; leave it out instead");
+        else if (given) fields[i].read(r, place, given, into);
+        else if (fields[i].presence == NEEDED) lam_fault_list_add(r->faults, LAM_E_FORMAT, place, "is missing");
     }
     json_object_foreach((json_t *)value, key, member) {
         size_t i = 0;
@@ -128,15 +132,15 @@ PART(base_targets, targets)
 
 static void base_parts(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    static const struct field fields[] = {{"weights", base_weights, false}, {"layout", base_layout, false}, {"config", base_config, false},
-                                          {"targets", base_targets, false}};
+    static const struct field fields[] = {{"weights", base_weights, OPTIONAL}, {"layout", base_layout, OPTIONAL}, {"config", base_config, OPTIONAL},
+                                          {"targets", base_targets, OPTIONAL}};
     READ_OBJECT(r, where, value, fields, &((lam_manifest *)into)->base_parts);
 }
 
 static void read_base(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    static const struct field fields[] = {{"digest", base_digest, true}, {"name", base_name, false}, {"file", base_file, false},
-                                          {"parts", base_parts, false}};
+    static const struct field fields[] = {{"digest", base_digest, NEEDED}, {"name", base_name, OPTIONAL}, {"file", base_file, OPTIONAL},
+                                          {"parts", base_parts, OPTIONAL}};
     READ_OBJECT(r, where, value, fields, into);
 }
 
@@ -147,21 +151,41 @@ static void tokenizer_digest(struct reading *r, const char *w, const json_t *v, 
 
 static void read_tokenizer(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    static const struct field fields[] = {{"digest", tokenizer_digest, true}};
+    static const struct field fields[] = {{"digest", tokenizer_digest, NEEDED}};
     READ_OBJECT(r, where, value, fields, into);
 }
 
-static void template_digest(struct reading *r, const char *w, const json_t *v, void *m)
+/* A text of any number of lines. */
+static const char *read_content(struct reading *r, const char *where, const json_t *value)
 {
-    ((lam_manifest *)m)->template_digest = read_digest(r, w, v);
+    const char *text = json_string_value(value);
+    if (text && strlen(text) == json_string_length(value)) return text;
+    lam_fault_list_add(r->faults, LAM_E_FORMAT, where, text ? "holds a zero character" : "must be a text");
+    return NULL;
 }
 
-/* null says that the base has none. */
+static void template_digest(struct reading *r, const char *w, const json_t *v, void *m) { ((lam_manifest *)m)->template_digest = read_digest(r, w, v); }
+static void template_text(struct reading *r, const char *w, const json_t *v, void *m) { ((lam_manifest *)m)->template_text = read_content(r, w, v); }
+static void template_file(struct reading *r, const char *w, const json_t *v, void *m) { ((lam_manifest *)m)->template_file = read_file(r, w, v); }
+static void read_prompt(struct reading *r, const char *w, const json_t *v, void *m) { ((lam_manifest *)m)->prompt = read_content(r, w, v); }
+
+static void check_template(const lam_manifest *m, const char *where, lam_fault_list *faults)
+{
+    char digest[LAM_DIGEST_TEXT];
+    lam_digest_bytes(m->template_text, strlen(m->template_text), digest);
+    if (m->template_digest && strcmp(m->template_digest, digest) != 0)
+        lam_fault_list_add(faults, LAM_E_DIGEST, where, "is %s, its digest says %s", digest, m->template_digest);
+}
+
+/* null says that there is none. */
 static void read_template(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    static const struct field fields[] = {{"digest", template_digest, true}};
-    ((lam_manifest *)into)->states_template = true;
+    static const struct field fields[] = {{"digest", template_digest, NEEDED}, {"text", template_text, OPTIONAL}, {"file", template_file, OPTIONAL}};
+    lam_manifest *m = into;
+    m->states_template = true;
     if (!json_is_null(value)) READ_OBJECT(r, where, value, fields, into);
+    if (m->template_text && m->template_file) lam_fault_list_add(r->faults, LAM_E_CONFLICT, where, "has a text and a file: only one of them can be it");
+    else if (m->template_text) check_template(m, "template.text", r->faults);
 }
 
 /* ---- adapters ---- */
@@ -208,7 +232,7 @@ static void waiver_base(struct reading *r, const char *w, const json_t *v, void 
 
 static void adapter_waiver(struct reading *r, const char *where, const json_t *value, void *a)
 {
-    static const struct field fields[] = {{"adapter_digest", waiver_adapter, true}, {"base_digest", waiver_base, true}};
+    static const struct field fields[] = {{"adapter_digest", waiver_adapter, NEEDED}, {"base_digest", waiver_base, NEEDED}};
     ((struct adapter_reading *)a)->adapter->waived = true;
     READ_OBJECT(r, where, value, fields, a);
 }
@@ -230,8 +254,8 @@ PART(part_alphas, alphas, read_digest)
 
 static void adapter_parts(struct reading *r, const char *where, const json_t *value, void *a)
 {
-    static const struct field fields[] = {{"method", part_method, false}, {"modules", part_modules, false}, {"factors", part_factors, false},
-                                          {"activation", part_activation, false}, {"alphas", part_alphas, false}};
+    static const struct field fields[] = {{"method", part_method, OPTIONAL}, {"modules", part_modules, OPTIONAL}, {"factors", part_factors, OPTIONAL},
+                                          {"activation", part_activation, OPTIONAL}, {"alphas", part_alphas, OPTIONAL}};
     READ_OBJECT(r, where, value, fields, &((struct adapter_reading *)a)->adapter->parts);
 }
 
@@ -257,9 +281,9 @@ static void check_distinct(struct reading *r, const char *where, size_t i)
 
 static void read_adapters(struct reading *r, const char *where, const json_t *value, void *into)
 {
-    static const struct field fields[] = {{"digest", adapter_digest, true}, {"name", adapter_name, false}, {"file", adapter_file, false},
-                                          {"weight", adapter_weight, false}, {"rule", adapter_rule, false}, {"waiver", adapter_waiver, false},
-                                          {"accept_tokenizer", adapter_accept, false}, {"parts", adapter_parts, false}};
+    static const struct field fields[] = {{"digest", adapter_digest, NEEDED}, {"name", adapter_name, OPTIONAL}, {"file", adapter_file, OPTIONAL},
+                                          {"weight", adapter_weight, OPTIONAL}, {"rule", adapter_rule, OPTIONAL}, {"waiver", adapter_waiver, OPTIONAL},
+                                          {"accept_tokenizer", adapter_accept, OPTIONAL}, {"parts", adapter_parts, OPTIONAL}};
     lam_manifest *m = into;
     size_t n = json_array_size(value);
     if (!json_is_array(value)) lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be an array");
@@ -366,6 +390,51 @@ static void read_budget(struct reading *r, const char *where, const json_t *valu
     else lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be a whole number of bytes, above 0 and below 2^53");
 }
 
+#define SAMPLING(name, bit, whole, least, most) {#name, LAM_SAMPLING_##bit, whole, offsetof(lam_manifest_sampling, name), least, most}
+const struct lam_sampling_field lam_sampling_fields[LAM_N_SAMPLING] = {
+    SAMPLING(temperature, TEMPERATURE, false, 0, 100), SAMPLING(top_k, TOP_K, true, 0, 1e9), SAMPLING(top_p, TOP_P, false, 0, 1),
+    SAMPLING(min_p, MIN_P, false, 0, 1), SAMPLING(repeat_penalty, REPEAT_PENALTY, false, 0.01, 100), SAMPLING(seed, SEED, true, 0, 0x1p53 - 1),
+};
+
+static void read_sampling_field(struct reading *r, const char *where, const json_t *value, const struct lam_sampling_field *f)
+{
+    lam_manifest_sampling *s = &r->parts->manifest.sampling;
+    double number = json_number_value(value);
+    if (!json_is_number(value) || !(number >= f->least && number <= f->most) || (f->whole && number != floor(number))) {
+        lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be a %snumber from %.16g to %.16g", f->whole ? "whole " : "", f->least, f->most);
+        return;
+    }
+    s->given |= f->bit;
+    if (f->whole) *(uint64_t *)((char *)s + f->at) = (uint64_t)number;
+    else *(double *)((char *)s + f->at) = number;
+}
+
+static void read_sampling(struct reading *r, const char *where, const json_t *value, void *into)
+{
+    const char *key;
+    json_t *item;
+    (void)into;
+    if (!json_is_object(value)) lam_fault_list_add(r->faults, LAM_E_FORMAT, where, "must be an object");
+    json_object_foreach((json_t *)value, key, item) {
+        char place[WHERE];
+        size_t i = 0;
+        while (i < LAM_N_SAMPLING && strcmp(key, lam_sampling_fields[i].name) != 0) i++;
+        snprintf(place, sizeof place, "%.90s.%.90s", where, key);
+        if (i == LAM_N_SAMPLING) lam_fault_list_add(r->faults, LAM_E_UNKNOWN_FIELD, place, "is no field of a manifest");
+        else read_sampling_field(r, place, item, &lam_sampling_fields[i]);
+    }
+}
+
+void lam_manifest_sampling_apply(const lam_manifest_sampling *s, lam_sampling *out)
+{
+    if (s->given & LAM_SAMPLING_TEMPERATURE) out->temperature = (float)s->temperature;
+    if (s->given & LAM_SAMPLING_TOP_K) out->top_k = (uint32_t)s->top_k;
+    if (s->given & LAM_SAMPLING_TOP_P) out->top_p = (float)s->top_p;
+    if (s->given & LAM_SAMPLING_MIN_P) out->min_p = (float)s->min_p;
+    if (s->given & LAM_SAMPLING_REPEAT_PENALTY) out->repeat_penalty = (float)s->repeat_penalty;
+    if (s->given & LAM_SAMPLING_SEED) out->seed = s->seed;
+}
+
 /* Receipts are told as canonical texts, for lam_receipt_check. */
 static void read_receipts(struct reading *r, const char *where, const json_t *value, void *into)
 {
@@ -400,11 +469,11 @@ static void read_type(struct reading *r, const char *where, const json_t *value,
 
 /* The base before the adapters, whose waivers name it, and those before the owners. */
 static const struct field whole[] = {
-    {"type", read_type, true}, {"id", read_id, false}, {"base", read_base, true}, {"tokenizer", read_tokenizer, false},
-    {"template", read_template, false}, {"adapters", read_adapters, false}, {"module_owners", read_owners, false},
-    {"policy", read_policy, false}, {"module_policies", read_module_policies, false}, {"numeric_contract", read_contract, false},
-    {"kv_format", read_kv, false}, {"window_policy", read_window, false}, {"memory_budget", read_budget, false},
-    {"receipts", read_receipts, false},
+    {"type", read_type, NEEDED}, {"id", read_id, OPTIONAL}, {"base", read_base, NEEDED}, {"tokenizer", read_tokenizer, OPTIONAL},
+    {"template", read_template, NULLABLE}, {"adapters", read_adapters, OPTIONAL}, {"module_owners", read_owners, OPTIONAL},
+    {"policy", read_policy, OPTIONAL}, {"module_policies", read_module_policies, OPTIONAL}, {"numeric_contract", read_contract, OPTIONAL},
+    {"kv_format", read_kv, OPTIONAL}, {"window_policy", read_window, OPTIONAL}, {"memory_budget", read_budget, OPTIONAL},
+    {"prompt", read_prompt, OPTIONAL}, {"sampling", read_sampling, OPTIONAL}, {"receipts", read_receipts, OPTIONAL},
 };
 
 static bool within_depth(const json_t *value, int depth)
@@ -422,6 +491,15 @@ static bool within_depth(const json_t *value, int depth)
     return true;
 }
 
+/* JSON is UTF-8 without a mark (RFC 8259): what editors and shells write instead has a name. NULL: nothing is wrong with it. */
+static const char *wrong_encoding(const char *text, size_t len)
+{
+    if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
+        return "begins with a byte order mark (EF BB BF), which JSON does not have: save it as UTF-8 without one";
+    if (len >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) return "is UTF-16; JSON is UTF-8";
+    return memchr(text, 0, len) ? "holds a zero byte; JSON is UTF-8 text" : NULL;
+}
+
 lam_code lam_manifest_parse(const char *text, size_t len, const char *folder, const char *what, lam_manifest **out, lam_fault_list *faults,
                             lam_error *err)
 {
@@ -435,7 +513,9 @@ lam_code lam_manifest_parse(const char *text, size_t len, const char *folder, co
     lam_error why;
     struct reading r = {.parts = parts, .faults = faults, .folder = folder};
     parts->paths = json_array();
+    const char *encoding = wrong_encoding(text, len);
     if (!parts->paths) lam_fault_list_add(faults, LAM_E_NO_MEMORY, "manifest", "out of memory");
+    else if (encoding) lam_fault_list_add(faults, LAM_E_FORMAT, "manifest", "%s", encoding);
     else if (lam_json_parse(text, len, what, &parts->root, &why) != LAM_OK) lam_fault_list_add_error(faults, "manifest", &why);
     else if (!within_depth(parts->root, MOST_DEPTH)) lam_fault_list_add(faults, LAM_E_LIMIT, "manifest", "nested deeper than %d", MOST_DEPTH);
     else READ_OBJECT(&r, "", parts->root, whole, &parts->manifest);
@@ -443,6 +523,31 @@ lam_code lam_manifest_parse(const char *text, size_t len, const char *folder, co
     if (code == LAM_OK) *out = &parts->manifest;
     else lam_manifest_free(&parts->manifest);
     return code;
+}
+
+/* Reads the template's file, if it has one. */
+static lam_code load_template(struct lam_manifest_parts *parts, const char *what, lam_fault_list *faults, lam_error *err)
+{
+    lam_manifest *m = &parts->manifest;
+    struct lam_mapping file;
+    struct lam_file_info info;
+    lam_error why;
+    if (!m->template_file) return LAM_OK;
+    lam_code code = lam_file_info(m->template_file, &info, &why);
+    if (code == LAM_OK && info.size > LAM_MANIFEST_MAX_BYTES)
+        code = LAM_RAISE(&why, LAM_E_LIMIT, "%s: %llu bytes, %zu at most", m->template_file, (unsigned long long)info.size, LAM_MANIFEST_MAX_BYTES);
+    if (code == LAM_OK) code = lam_map_file(m->template_file, &file, &why);
+    if (code == LAM_OK) {
+        const char *text = file.data ? (const char *)file.data : "";
+        if (memchr(text, 0, file.size) || lam_utf8_valid_prefix((const uint8_t *)text, file.size) != file.size)
+            code = LAM_RAISE(&why, LAM_E_UTF8, "%s: is no text in UTF-8", m->template_file);
+        else if (!(m->template_text = parts->template_text = lam_strndup(text, file.size)))
+            code = LAM_RAISE(&why, LAM_E_NO_MEMORY, "%s: out of memory", m->template_file);
+        lam_unmap_file(&file);
+    }
+    if (code != LAM_OK) lam_fault_list_add_error(faults, "template.file", &why);
+    else check_template(m, "template.file", faults);
+    return lam_fault_list_error(faults, what, err);
 }
 
 lam_code lam_manifest_read(const char *path, lam_manifest **out, lam_fault_list *faults, lam_error *err)
@@ -461,6 +566,10 @@ lam_code lam_manifest_read(const char *path, lam_manifest **out, lam_fault_list 
                            : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     lam_free(folder);
     lam_unmap_file(&file);
+    if (code == LAM_OK) code = load_template((struct lam_manifest_parts *)*out, path, faults, err);
+    if (code == LAM_OK) return LAM_OK;
+    lam_manifest_free(*out);
+    *out = NULL;
     return code;
 }
 
@@ -472,6 +581,7 @@ void lam_manifest_free(lam_manifest *m)
     lam_free(parts->receipts);
     lam_free(parts->owners);
     lam_free(parts->policies);
+    lam_free(parts->template_text);
     json_decref(parts->paths);
     json_decref(parts->root);
     lam_free(parts);
@@ -482,6 +592,9 @@ bool lam_manifest_detect(const char *path)
     uint8_t head[256];
     size_t len = 0, i = 0;
     if (lam_path_is_dir(path) || lam_read_head(path, head, sizeof head, &len, NULL) != LAM_OK) return false;
+    const char *text = (const char *)head;
+    if (len >= 4 && (memcmp(text, "\xFF\xFE{", 4) == 0 || memcmp(text, "\xFE\xFF\0{", 4) == 0)) return true;
+    if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) i = 3;
     while (i < len && strchr(" \t\r\n", head[i]) && head[i]) i++;
     return i < len && head[i] == '{';
 }

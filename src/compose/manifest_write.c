@@ -74,6 +74,31 @@ static void put_parts(struct writing *w, json_t *object, const char *const names
     else json_decref(parts);
 }
 
+static lam_code put_template(struct writing *w, const lam_manifest *m, json_t *root, lam_error *err)
+{
+    lam_code code = LAM_OK;
+    bool own = m->template_text || m->template_file;
+    json_t *template = m->template_digest || own ? json_object() : json_null();
+    if (m->template_digest) put_text(w, template, "digest", m->template_digest);
+    if (m->template_file) code = put_file(w, template, m->template_file, err);
+    else if (m->template_text) put_text(w, template, "text", m->template_text);
+    if (m->states_template || own) put(w, root, "template", template);
+    else json_decref(template);
+    return code;
+}
+
+static json_t *sampling_json(struct writing *w, const lam_manifest_sampling *s)
+{
+    json_t *out = json_object();
+    for (size_t i = 0; i < LAM_N_SAMPLING; i++) {
+        const struct lam_sampling_field *f = &lam_sampling_fields[i];
+        const char *at = (const char *)s + f->at;
+        if (!(s->given & f->bit)) continue;
+        put(w, out, f->name, f->whole ? json_integer((json_int_t)*(const uint64_t *)at) : json_real(*(const double *)at));
+    }
+    return out;
+}
+
 static lam_code put_base(struct writing *w, const lam_manifest *m, json_t *root, lam_error *err)
 {
     json_t *base = json_object();
@@ -85,9 +110,7 @@ static lam_code put_base(struct writing *w, const lam_manifest *m, json_t *root,
               (const char *const[]){p->weights, p->layout, p->config, p->targets}, 4);
     put(w, root, "base", base);
     if (m->tokenizer_digest) put(w, root, "tokenizer", json_pack("{s:s}", "digest", m->tokenizer_digest));
-    if (m->states_template)
-        put(w, root, "template", m->template_digest ? json_pack("{s:s}", "digest", m->template_digest) : json_null());
-    return code;
+    return code == LAM_OK ? put_template(w, m, root, err) : code;
 }
 
 static lam_code put_adapter(struct writing *w, const lam_manifest *m, const lam_manifest_adapter *a, json_t *list, lam_error *err)
@@ -138,6 +161,8 @@ static lam_code build(struct writing *w, const lam_manifest *m, json_t *root, la
     put_text(w, root, "window_policy", LAM_WINDOW_POLICY);
     if (m->kv != LAM_KV_DEFAULT) put_text(w, root, "kv_format", lam_kv_names[m->kv - LAM_KV_FLOAT16]);
     if (m->memory_budget) put(w, root, "memory_budget", json_integer((json_int_t)m->memory_budget));
+    put_text(w, root, "prompt", m->prompt);
+    if (m->sampling.given) put(w, root, "sampling", sampling_json(w, &m->sampling));
     LAM_TRY(put_base(w, m, root, err));
     json_t *adapters = json_array();
     lam_code code = LAM_OK;

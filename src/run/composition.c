@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "compose/identity.h"
 #include "run/objects.h"
 
@@ -127,7 +128,7 @@ static lam_code make_identity(struct lam_composition *c, const lam_compose_optio
     struct lam_identity identity = {
         .base_digest = b->model->base_digest,
         .tokenizer_digest = b->tokenizer_digest,
-        .template_digest = b->template_digest[0] ? b->template_digest : NULL,
+        .template_digest = lam_composition_template_digest(c),
         .kv_format = lam_composition_kv_format(c),
         .adapters = list,
         .n_adapters = c->n_adapters,
@@ -297,6 +298,22 @@ lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, con
     return LAM_OK;
 }
 
+/* The template of its own, or the base's, for the identity. */
+static lam_code take_template(struct lam_composition *c, const lam_compose_options *options, lam_error *err)
+{
+    const char *text = options ? options->chat_template : NULL;
+    if (!text) {
+        memcpy(c->template_digest, c->base->template_digest, LAM_DIGEST_TEXT);
+        return LAM_OK;
+    }
+    size_t len = strlen(text);
+    if (lam_utf8_valid_prefix((const uint8_t *)text, len) != len) return LAM_RAISE(err, LAM_E_UTF8, "the composition's chat template is not UTF-8");
+    c->template_text = lam_strdup(text);
+    if (!c->template_text) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a chat template of %zu bytes", len);
+    lam_digest_bytes(text, len, c->template_digest);
+    return lam_template_compile(text, len, &c->chat_template, err);
+}
+
 static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], const double weights[], size_t n,
                       const lam_compose_options *options, lam_error *err)
 {
@@ -305,6 +322,7 @@ static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], 
     LAM_TRY(read_owners(c, options, err));
     LAM_TRY(read_policies(c, options, err));
     LAM_TRY(lam_composition_overlay(c, lam_composition_all_active(c), &overlay, err)); /* nobody else has c yet */
+    LAM_TRY(take_template(c, options, err));
     return make_identity(c, options, err);
 }
 
@@ -340,6 +358,8 @@ void lam_composition_free(lam_composition *c)
     lam_free(c->activated);
     lam_free(c->owners);
     lam_free(c->materialize);
+    lam_template_free(c->chat_template);
+    lam_free(c->template_text);
     lam_str_release(&c->json);
     lam_base_free(c->base);
     lam_free(c);
@@ -347,6 +367,8 @@ void lam_composition_free(lam_composition *c)
 
 const char *lam_composition_id(const lam_composition *c) { return c->id; }
 const char *lam_composition_json(const lam_composition *c) { return c->json.data; }
+size_t lam_composition_n_adapters(const lam_composition *c) { return c->n_adapters; }
+const char *lam_composition_template_digest(const lam_composition *c) { return c->template_digest[0] ? c->template_digest : NULL; }
 
 const char *lam_composition_kv_format(const lam_composition *c)
 {

@@ -66,6 +66,20 @@ static json_t *adapters_json(const struct lam_composition *c)
     return lam_json_whole(list, failed);
 }
 
+/* A composition's own template becomes the new base's, and has a key in an export to GGUF even if the base's file had none. */
+static int put_template(json_t *metadata, const char *text)
+{
+    json_t *keys = json_object_get(json_object_get(metadata, "gguf"), "keys"), *key;
+    size_t i;
+    bool named = !keys;
+    json_array_foreach(keys, i, key) {
+        const char *from = json_string_value(json_object_get(key, "from"));
+        named |= from && strcmp(from, "chat_template") == 0;
+    }
+    int failed = named ? 0 : json_array_append_new(keys, json_pack("{s:s,s:s}", "key", "tokenizer.chat_template", "from", "chat_template"));
+    return failed | json_object_set_new(metadata, "chat_template", json_string(text));
+}
+
 /* Where it came from, for people; what the head is; and the names that an export to GGUF goes by. */
 static lam_code make_metadata(const struct lam_merging *m, json_t **out, lam_error *err)
 {
@@ -76,6 +90,7 @@ static lam_code make_metadata(const struct lam_merging *m, json_t **out, lam_err
                                   json_pack("{s:s,s:s,s:o}", "base", c->base->model->base_digest, "composition", c->id, "adapters",
                                             adapters_json(c)));
     failed |= json_object_set_new(json_object_get(copy, "config"), "tied", json_boolean(m->tied));
+    if (c->template_text) failed |= put_template(copy, c->template_text);
     for (size_t i = 0; names && i < m->n; i++)
         if (!lam_slm_find(file_of(m), m->tensors[i].name)) failed |= json_array_append_new(names, json_string(m->tensors[i].name));
     return failed ? LAM_RAISE(err, LAM_E_NO_MEMORY, "metadata") : LAM_OK;

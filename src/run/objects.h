@@ -64,6 +64,9 @@ struct lam_composition {
     struct lam_variant_overlay *variants; /* [n_variants]: overlays by which activated adapters act; the first is that of all */
     size_t n_variants, max_variants;
     enum lam_kv_type kv;
+    char *template_text;            /* owned; NULL: the base's template is used */
+    struct lam_template *chat_template; /* of template_text, owned */
+    char template_digest[LAM_DIGEST_TEXT]; /* of its own or the base's; "" without either */
     struct lam_str json;
     char id[LAM_DIGEST_TEXT];
 };

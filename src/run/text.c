@@ -69,25 +69,33 @@ static json_t *template_variables(const lam_base *base, const lam_message *messa
                      "strftime_now", (json_int_t)lam_unix_time()); /* some templates print today's date */
 }
 
-lam_code lam_chat_format(const lam_base *base, const lam_message *messages, size_t n, bool add_generation_prompt, char **text,
-                         lam_error *err)
+/* The base's template; one that could not be run is compiled again, for the reason. */
+static lam_code base_template(const lam_base *base, const struct lam_template **out, lam_error *err)
 {
-    *text = NULL;
+    struct lam_template *t = NULL;
     const json_t *source = json_object_get(base->model->file->metadata, "chat_template");
+    *out = base->chat_template;
+    if (*out) return LAM_OK;
     if (!json_is_string(source))
         return LAM_RAISE(err, LAM_E_TEMPLATE, "%s has no chat template; tokenize the prompt as it is", base->name);
-    LAM_TRY(lam_mapping_check(&base->model->file->file, err));
-    if (!base->chat_template) { /* compile again for the reason */
-        struct lam_template *t = NULL;
-        lam_code code = lam_template_compile(json_string_value(source), json_string_length(source), &t, err);
-        lam_template_free(t);
-        return code;
-    }
+    lam_code code = lam_template_compile(json_string_value(source), json_string_length(source), &t, err);
+    lam_template_free(t);
+    return code;
+}
+
+lam_code lam_chat_format(const lam_composition *composition, const lam_message *messages, size_t n, bool add_generation_prompt, char **text,
+                         lam_error *err)
+{
+    const lam_base *base = composition->base;
+    const struct lam_template *template = composition->chat_template;
+    *text = NULL;
+    LAM_TRY(lam_mapping_check(&base->model->file->file, err)); /* its special tokens are used in place */
+    if (!template) LAM_TRY(base_template(base, &template, err));
     LAM_TRY(check_messages(messages, n, err));
     json_t *variables = template_variables(base, messages, n, add_generation_prompt);
     if (!variables) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu messages", n);
     struct lam_str s = {0};
-    lam_code code = lam_template_render(base->chat_template, variables, &s, err);
+    lam_code code = lam_template_render(template, variables, &s, err);
     json_decref(variables);
     if (code == LAM_OK) return give_text(&s, text, err);
     lam_str_release(&s);

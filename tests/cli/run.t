@@ -59,11 +59,11 @@ Without verification every output says so.
   $ for c in "run stories.slm -p Once -n 1" "logits stories.slm -p Once" "perplexity stories.slm story.txt -c 16"; do lamina $c -q --json --verify off | grep bytes; done
     "bytes": "unverified",
     "bytes": "unverified",
-    "bytes": "unverified"
+      "bytes": "unverified",
   $ for c in "run stories.slm -p Once -n 1" "logits stories.slm -p Once" "perplexity stories.slm story.txt -c 16"; do lamina $c -q --json | grep bytes; done
     "bytes": "verified",
     "bytes": "verified",
-    "bytes": "verified"
+      "bytes": "verified",
 
 A byte of the weights that is not what it was: nothing is written.
 

@@ -1,0 +1,12 @@
+/* Where the parts of a manifest lie. */
+#ifndef LAM_CLI_SEARCH_H
+#define LAM_CLI_SEARCH_H
+
+#include "stack.h"
+
+/* Puts a path that can be opened behind the base and each adapter of s->made, which was read from o->model: the file that the manifest names if
+ * it is there; else, in the manifest's folder and those of --search, a .slm of the part's digest, or what has the file's name and
+ * is no .slm (its digest is compared when it is opened). LAM_E_NOT_FOUND names the part, its digest and the folders. */
+lam_code search_parts(const struct options *o, struct stack *s, lam_error *err);
+
+#endif
