@@ -41,6 +41,7 @@ look()
         --test)
             need_library cmocka libcmocka-dev
             need_command python3 python3
+            python3 -c 'import jsonschema' 2>/dev/null || want python3-jsonschema
             need_command patch patch
             need_node ;;
         --wasm)
