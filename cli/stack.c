@@ -355,6 +355,7 @@ lam_code stack_check(const struct options *o, struct stack *s, const char *base,
     if (o->owners.n && !s->owners && own(o, s, f, base, &why) != LAM_OK) lam_fault_list_add_error(faults, "owners", &why);
     lam_code code = lam_manifest_check(s->m, base, f->paths, faults, err);
     if (code != LAM_OK && f->summary.code) code = (*err = f->summary).code;
+    if (code != LAM_OK && s->read) about(err, o->model);
     if (code != LAM_OK) advise(s, f, base);
     files_close(f);
     return code;

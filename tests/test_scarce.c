@@ -31,7 +31,7 @@ static lam_code open_all(const struct fixture *f, struct opened *o, lam_error *e
     static const double weights[N_STACK] = {1, 0.5, 2, 1, 0.25, 0.5, 1, 1};
     const lam_engine_options options = {.threads = 1};
     static const lam_owner owners[] = {{"output_norm", NORMS}};
-    const lam_compose_options dual = {.owners = owners, .n_owners = 1};
+    const lam_compose_options dual = {.owners = owners, .n_owners = 1, .chat_template = "{{ messages[0].content }}"};
     const lam_compose_options materialize = {.owners = owners, .n_owners = 1, .policy = LAM_POLICY_MATERIALIZE};
     *o = (struct opened){0};
     lam_code code = lam_engine_new(&options, &o->engine, err);
@@ -131,7 +131,21 @@ static lam_code bind(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_err
     return code;
 }
 
-/* A manifest with a signed receipt is written, read, checked. */
+/* Who claims what of two adapters that replace everything. */
+static lam_code contests(const struct fixture *f, const char *const files[], lam_error *err)
+{
+    lam_manifest_adapter adapters[] = {{.file = files[0], .weight = 1, .rule = LAM_STACK_REPLACE}, {.file = files[1], .weight = 1, .rule = LAM_STACK_REPLACE}};
+    lam_manifest m = {.adapters = adapters, .n_adapters = 2};
+    lam_contest *list;
+    size_t n;
+    lam_code code = lam_manifest_contests(&m, f->base_path, files, &list, &n, err);
+    if (code == LAM_OK) assert_true(n > 0 && list[0].claimants == 3);
+    else assert_true(n == 0 && !list);
+    lam_memory_free(list);
+    return code;
+}
+
+/* A manifest with a template and a signed receipt is written, read, checked. */
 static lam_code manifest(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam_error *err)
 {
     char path[1024], *text = NULL, *json = NULL;
@@ -149,6 +163,14 @@ static lam_code manifest(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam
     for (size_t i = 0; i < 2; i++) lam_digest_bytes(&i, sizeof i, digests[i]), adapters[i].digest = digests[i];
     lam_digest_bytes("base", 4, base);
     m.base_digest = base;
+    char template[1024], template_digest[LAM_DIGEST_TEXT];
+    snprintf(template, sizeof template, "%s/t.jinja", f->folder);
+    fixture_write(template, "{{ messages[0].content }}", 25);
+    lam_digest_bytes("{{ messages[0].content }}", 25, template_digest);
+    m.template_digest = template_digest;
+    m.template_file = template;
+    m.prompt = "P";
+    m.sampling = (lam_manifest_sampling){.given = LAM_SAMPLING_TEMPERATURE, .temperature = 0.5};
     snprintf(path, sizeof path, "%s/manifest.json", f->folder);
     lam_code code = lam_receipt_make(id, "{\"perplexity\":1.5}", "A B", "tests/data/receipts/alice-private.pem", &text, err);
     receipt = text;
@@ -166,6 +188,7 @@ static lam_code manifest(const struct fixture *f, char out[LAM_DIGEST_TEXT], lam
         code = lam_manifest_check(read, f->base_path, files, &faults, err); /* its digests are made up */
         if (code == LAM_E_WRONG_BASE || code == LAM_E_DIGEST) code = LAM_OK;
     }
+    if (code == LAM_OK) code = contests(f, files, err);
     lam_fault_list_release(&faults);
     lam_trust_free(trust);
     lam_manifest_free(read);

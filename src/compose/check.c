@@ -254,13 +254,14 @@ lam_code lam_manifest_check(const lam_manifest *m, const char *base, const char 
 /* The contests with the names of their modules behind them, in one block. */
 static lam_code list_contests(const struct checking *c, lam_contest **out, size_t *n, lam_error *err)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, count = 0;
     for (size_t t = 0; t < c->base->n_items; t++)
-        if (c->contested[t]) (*n)++, bytes += sizeof **out + strlen(c->base->items[t].name) + 1;
-    if (*n == 0) return LAM_OK;
+        if (c->contested[t]) count++, bytes += sizeof **out + strlen(c->base->items[t].name) + 1;
+    if (count == 0) return LAM_OK;
     lam_contest *next = *out = lam_alloc(bytes, 1);
-    if (!next) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu contests", *n);
-    char *text = (char *)(next + *n);
+    if (!next) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu contests", count);
+    *n = count;
+    char *text = (char *)(next + count);
     for (size_t t = 0; t < c->base->n_items; t++) {
         if (!c->contested[t]) continue;
         *next++ = (lam_contest){text, c->contested[t]};
@@ -277,6 +278,8 @@ lam_code lam_manifest_contests(const lam_manifest *m, const char *base, const ch
     *out = NULL;
     *n = 0;
     lam_code code = examine(m, base, adapters, &faults, &c, err);
+    for (size_t i = 0; code == LAM_OK && i < faults.n; i++) /* an adapter that could not be looked through is no claimant */
+        if (faults.items[i].code == LAM_E_NO_MEMORY) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
     if (code == LAM_OK) code = list_contests(c, out, n, err);
     close_checking(c);
     lam_fault_list_release(&faults);

@@ -68,23 +68,29 @@ static lam_code add_folder(struct lam_trust *t, const char *folder, lam_error *e
     return code;
 }
 
-/* Where the list is if nobody says so; NULL if no variable tells, or no memory is left. */
-static char *default_place(void)
+/* Where the list is, and whether somebody named it; *out is NULL if nobody did and no variable tells. */
+static lam_code find_place(const char *path, bool *named, char **out, lam_error *err)
 {
-    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (config && *config) return lam_path_join(config, "lamina/trust");
-    return home && *home ? lam_path_join(home, ".config/lamina/trust") : NULL;
+    const char *given = path ? path : getenv("LAMINA_TRUST"), *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    *named = given && *given;
+    *out = NULL;
+    if (*named) *out = lam_strdup(given);
+    else if (config && *config) *out = lam_path_join(config, "lamina/trust");
+    else if (home && *home) *out = lam_path_join(home, ".config/lamina/trust");
+    else return LAM_OK;
+    return *out ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "trust list");
 }
 
 lam_code lam_trust_open(const char *path, lam_trust **out, lam_error *err)
 {
-    const char *named = path ? path : getenv("LAMINA_TRUST");
-    if (named && !*named) named = NULL;
+    bool named;
+    char *place;
     *out = NULL;
+    LAM_TRY(find_place(path, &named, &place, err));
     struct lam_trust *t = lam_alloc(1, sizeof *t);
-    char *place = named ? lam_strdup(named) : default_place();
     lam_code code = t ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "trust list");
-    if (t && place && lam_ed25519_present() && (named || lam_path_exists(place))) code = lam_path_is_dir(place) ? add_folder(t, place, err) : add_key(t, place, err);
+    if (t && place && lam_ed25519_present() && (named || lam_path_exists(place)))
+        code = lam_path_is_dir(place) ? add_folder(t, place, err) : add_key(t, place, err);
     lam_free(place);
     if (code == LAM_OK) *out = t;
     else lam_trust_free(t);

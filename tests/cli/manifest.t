@@ -173,7 +173,7 @@ What is no JSON in UTF-8, and null.
 Another file than the one that was meant.
 
   $ cp oz.slm oz-right; cp shakespeare.slm oz.slm; lamina run moved/both.json -p Hi 2>&1 | sed 's/sha256:[0-9a-f]*/ID/g'
-  lamina: stack: 5 faults; the first: adapter 1, oz: its alphas: ID, the manifest says ID (LAM_E_ADAPTER_ALPHA)
+  lamina: moved/both.json: stack: 5 faults; the first: adapter 1, oz: its alphas: ID, the manifest says ID (LAM_E_ADAPTER_ALPHA)
     LAM_E_ADAPTER_ALPHA    adapter 1, oz           its alphas: ID, the manifest says ID
     LAM_E_ADAPTER_MODULES  adapter 1, oz           its modules: ID, the manifest says ID
     LAM_E_ADAPTER_FACTORS  adapter 1, oz           its factors: ID, the manifest says ID
@@ -219,7 +219,7 @@ Owners by pattern, and of all that is contested; the manifest has each by its na
   lamina: --owner blk.9.*=oz: no module that several replace, that adapter among them, is called so (LAM_E_UNMATCHED)
   [1]
   $ python3 -c 'import json; m = json.load(open("one.json")); del m["module_owners"], m["id"]; json.dump(m, open("open.json", "w"))'; lamina run open.json -p Hi 2>&1 | head -1 | sed 's/sha256:[0-9a-f]*/ID/'
-  lamina: stack: 35 faults; the first: blk.0.attn_k: adapter 1, oz and adapter 2, shakespeare both replace this module; name its owner; module_owners of the manifest names owners: "blk.0.attn_k": "ID" (LAM_E_CONFLICT)
+  lamina: open.json: stack: 35 faults; the first: blk.0.attn_k: adapter 1, oz and adapter 2, shakespeare both replace this module; name its owner; module_owners of the manifest names owners: "blk.0.attn_k": "ID" (LAM_E_CONFLICT)
   $ id() { lamina compose stories.slm "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])'; }
   > id -a oz.slm > 1; id -a oz.slm,replace > 2; id -a oz.slm=1,add > 3; id -a oz.slm --policy materialize > 4
   > id -a oz.slm --policy blk.0.ffn_up=materialize > 5; id -a oz.slm --policy materialize --policy blk.0.ffn_up=dual > 6; id -a oz.slm --kv int8 > 7
