@@ -58,7 +58,7 @@ test:
 	@$(MAKE) --no-print-directory $(JOBS) all tests wasm-programs arm-tests
 	@tools/run_tests.sh $(B) $(TESTS)
 
-tests: $(TESTS)
+tests: $(TESTS) $(B)/tests/memory
 
 # The same suites under sanitizers, in build folders of their own.
 SANITIZE_FLAGS := -O1 -g -fno-omit-frame-pointer
@@ -141,8 +141,13 @@ $(B)/tests/soak: $(B)/tests/soak.o $(B)/tests/support.o $(B)/liblamina.a
 	@echo '  LD  $@'
 	@$(CC) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
+# What tests/cli/peak.py measures.
+$(B)/tests/memory: $(B)/tests/memory.o $(B)/liblamina.a
+	@echo '  LD  $@'
+	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+
 # Tests that hold something to a memory bound (tests/alloc_meter.h), or take memory away.
-$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays materialize): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
 include arm/arm.mk

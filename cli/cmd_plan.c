@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "default_model.h"
 #include "plan.h"
+#include "prompt.h"
 #include "report.h"
 
 #include <string.h>
@@ -22,18 +23,28 @@ static void print_plan(const struct plan *plan, const char *policy, const lam_pl
     line("keys and values", p->kv, "");
     line("session", p->session, "");
     line("scratch", p->scratch, "buffers of the forward pass");
+    line("prefix cache, full", p->prefix, "");
+    line("drafts", p->drafts, "");
     line("composition before", p->from, "until the switch is done");
+    line("its keys and values", p->from_kv, "the same, while all rows are computed again");
+    line("while sampling", p->sampling, "");
     line("while staging", p->staging, "given back before the first token");
     line("peak", p->peak, plan->budget && p->peak > plan->budget ? "above the budget" : "");
 }
 
 static json_t *plan_json(const char *policy, const lam_plan_bytes *p)
 {
-    return json_pack("{s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "policy", policy, "context", (json_int_t)p->context, "threads",
-                     (int)p->threads, "mapped", (json_int_t)p->mapped, "process", (json_int_t)p->process, "base", (json_int_t)p->base,
-                     "adapters", (json_int_t)p->adapters, "overlay", (json_int_t)p->overlay, "kv", (json_int_t)p->kv, "session",
-                     (json_int_t)p->session, "scratch", (json_int_t)p->scratch, "from", (json_int_t)p->from, "staging",
-                     (json_int_t)p->staging, "peak", (json_int_t)p->peak);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {{"context", p->context}, {"threads", p->threads}, {"mapped", p->mapped}, {"process", p->process}, {"base", p->base},
+                   {"adapters", p->adapters}, {"overlay", p->overlay}, {"kv", p->kv}, {"session", p->session}, {"scratch", p->scratch},
+                   {"prefix_cache", p->prefix}, {"drafts", p->drafts}, {"from", p->from}, {"from_kv", p->from_kv}, {"sampling", p->sampling},
+                   {"staging", p->staging}, {"peak", p->peak}};
+    json_t *out = json_pack("{s:s}", "policy", policy);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        json_object_set_new(out, members[i].name, json_integer((json_int_t)members[i].value));
+    return out;
 }
 
 /* The options' policy, or both where they name none. LAM_E_BUDGET only if none of them fits. */
@@ -63,6 +74,8 @@ int cmd_plan(struct options *o)
     lam_error err;
     char path[MODEL_PATH];
     struct plan plan;
+    lam_generate_options drafts;
+    if (!draft_options(o, &drafts)) return usage(o, "--draft is lookup or base, perhaps with :N, N from 1 to %d", LAM_MAX_DRAFT);
     if (!choose_model(o, 0, 0, path)) return 2;
     json_t *list = json_array();
     lam_code code = plan_open(o, &plan, &err);

@@ -27,8 +27,8 @@ static const char *const bench_options[] = {"model", "search", "adapter", "owner
     "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
     "verify", "json", "quiet", "help", NULL};
 
-static const char *const plan_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "ctx",
-    "kv", "threads", "budget", "json", "quiet", "help", NULL};
+static const char *const plan_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "draft",
+    "prefix-cache", "ctx", "kv", "threads", "budget", "json", "quiet", "help", NULL};
 static const char *const merge_options[] = {"model", "search", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict",
     "output", "threads", "verify", "json", "quiet", "help", NULL};
 static const char *const diff_options[] = {"method", "density", "drop", "seed", "dtype", "output", "threads", "json", "quiet", "help",
@@ -91,8 +91,10 @@ static const struct command commands[] = {
      "  lamina bench model.gguf\n  lamina bench model.gguf -a poet.slm -n 64 -t 4 --json\n"
      "  lamina bench model.slm --only decode,batch --sessions 1,2,4,8,16,32,64\n  lamina bench model.slm --only context -c 8192\n"},
     {"plan", cmd_plan, "[MODEL]", "how much memory a composition will take", plan_options,
-     "Of both policies, or of the one of --policy. Nothing of it is allocated: the files tell.\n",
-     "  lamina plan model.gguf -a poet.slm -c 4096\n  lamina plan model.slm -a poet.slm --from base --budget 2G\n"},
+     "Of both policies, or of the one of --policy. Nothing of it is allocated: the files tell. A GGUF file or a\n"
+     "folder is imported for it first, once, as by lamina run.\n",
+     "  lamina plan model.gguf -a poet.slm -c 4096\n  lamina plan model.slm -a poet.slm --from base --budget 2G\n"
+     "  lamina plan model.slm -a poet.slm --draft base --prefix-cache 64\n"},
     {"merge", cmd_merge, "[MODEL]", "a base with its adapters as a new base", merge_options,
      "Writes OUT.slm or OUT.gguf and tells what encoding the changed weights again lost of them, and of the change. Laid over a base\n"
      "an adapter loses nothing of the kind, and can be taken off again.\n",

@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include "progress.h"
+#include "prompt.h"
 #include "report.h"
 
 #include <stdlib.h>
@@ -105,14 +106,29 @@ static lam_code read_stack(const struct options *o, struct plan *p, lam_error *e
     *p = (struct plan){.o = o};
     lam_code code = stack_open(o, &p->stack, err);
     if (code != LAM_OK) return code;
-    p->budget = p->stack.m->memory_budget;
-    return read_budget(o->budget, &p->budget, err);
+    uint64_t allowed = p->stack.m->memory_budget;
+    code = read_budget(o->budget, &p->budget, err);
+    if (code != LAM_OK || allowed == 0 || (p->budget && p->budget <= allowed)) return code;
+    if (p->budget) note(o, "%s allows %.1f MB: that holds, not --budget %s", o->model, (double)allowed / 1e6, o->budget);
+    p->budget = allowed;
+    return LAM_OK;
+}
+
+/* Who only asks for a plan does not expect that a file of the model's size is written. */
+static void note_imports(const struct plan *p)
+{
+    if (!p->base.was_cached)
+        note(p->o, "%s was imported for this, into the cache: later commands find it there (lamina cache list)", p->stack.m->base_file);
+    for (size_t i = 0; i < p->n_adapters; i++)
+        if (!p->adapters[i].was_cached) note(p->o, "%s was imported into the cache, too", p->stack.m->adapters[i].file);
 }
 
 lam_code plan_open(const struct options *o, struct plan *p, lam_error *err)
 {
     lam_code code = read_stack(o, p, err);
-    return code == LAM_OK ? import_files(p, err) : code;
+    if (code == LAM_OK) code = import_files(p, err);
+    if (code == LAM_OK) note_imports(p);
+    return code;
 }
 
 static void list_paths(const struct lam_cached *cached, size_t n, const char **out)
@@ -137,7 +153,9 @@ lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_opti
     if (!options->context) options->context = (size_t)count_or(o->context, 0);
     options->threads = (unsigned)count_or(o->threads, 0);
     options->max_rows = (size_t)count_or(o->chunk, 0);
+    options->prefix_cache = (size_t)(count_or(o->prefix_cache, 0) << 20);
     options->kv = m->kv;
+    (void)draft_options(o, &options->drafts); /* the command has looked at it */
     options->from = o->from.n ? &from : NULL;
     options->budget = p->budget;
     list_paths(p->adapters, p->n_adapters, paths);

@@ -13,7 +13,7 @@ struct plan {
     struct lam_cached base, adapters[MAX_ADAPTERS], from[MAX_ADAPTERS];
     size_t n_adapters, n_from;
     struct stack *from_stack; /* of --from MANIFEST, owned */
-    uint64_t budget;     /* of the options, else of the manifest; 0: none */
+    uint64_t budget;     /* the smaller of the options' and the manifest's; 0: none */
 };
 
 /* Imports what is no .slm. plan_close is due in any case. */

@@ -84,9 +84,35 @@ static void test_policies_and_switches(void **state)
     assert_int_equal(joined.adapters, dual.adapters);
     lam_plan_bytes from_base = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.from = &bare});
     lam_plan_bytes from_other = plan_of(&p, 0, LAM_POLICY_DUAL, &(lam_plan_options){.from = &with});
-    assert_int_equal(dual.from, 0);
-    assert_true(from_base.from >= from_base.kv && from_other.from >= from_other.kv + dual.adapters);
-    assert_int_equal(from_base.peak, dual.peak + from_base.from);
+    lam_plan_bytes from_same = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.from = &with});
+    assert_true(dual.from == 0 && dual.from_kv == 0);
+    assert_true(from_base.from_kv == from_base.kv && from_other.from_kv == from_other.kv);
+    assert_true(from_other.from >= dual.adapters);
+    assert_int_equal(from_same.from, dual.overlay); /* the file is loaded already */
+    /* No token is drawn while rows are computed again. */
+    assert_int_equal(from_base.peak + dual.sampling + dual.scratch, dual.peak + from_base.from + from_base.from_kv + from_base.scratch);
+    fixture_remove(&p.f);
+}
+
+/* A vocabulary of 512; pages as above. */
+static void test_drafts_and_prefix_cache(void **state)
+{
+    (void)state;
+    struct planned p;
+    prepare(&p, "data/stories260K-Q8_0.gguf", "data/adapters/oz");
+    const uint64_t page = 5 * 4 * 8 * 2 * 2 * 256, row = 512 * 4, budget = 4 << 20;
+    lam_plan_bytes none = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256});
+    lam_plan_bytes lookup = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256, .drafts = {LAM_DRAFT_LOOKUP, 5}});
+    lam_plan_bytes usual = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256, .drafts = {LAM_DRAFT_LOOKUP, 0}});
+    lam_plan_bytes base = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256, .drafts = {LAM_DRAFT_BASE, 5}});
+    lam_plan_bytes cached = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256, .prefix_cache = budget});
+    lam_plan_bytes little = plan_of(&p, 1, LAM_POLICY_DUAL, &(lam_plan_options){.context = 256, .prefix_cache = page - 1});
+    assert_true(none.drafts == 0 && none.prefix == 0 && little.prefix == 0);
+    assert_int_equal(lookup.drafts, 5 * row);
+    assert_int_equal(usual.drafts, 7 * row);
+    assert_in_range(base.drafts, 5 * row + none.kv + 2 * row + 256 * 4, 5 * row + none.kv + 2 * row + 256 * 4 + 16384);
+    assert_true(lookup.peak >= none.peak + 5 * row && cached.peak == none.peak + cached.prefix);
+    assert_in_range(cached.prefix, (budget / (page + 4096)) * page, budget + budget / 16);
     fixture_remove(&p.f);
 }
 
@@ -102,7 +128,7 @@ static void test_budget(void **state)
     assert_ok(lam_plan(p.f.base_path, &stack, &(lam_plan_options){.budget = peak}, &out, &err), err);
     assert_int_equal(lam_plan(p.f.base_path, &stack, &(lam_plan_options){.budget = peak - 1}, &out, &err), LAM_E_BUDGET);
     assert_int_equal(out.peak, peak);
-    static const char *const parts[] = {"program", "base", "adapters", "overlay", "keys and values", "session", "scratch", "while staging"};
+    static const char *const parts[] = {"program", "base", "adapters", "overlay", "keys and values", "session", "scratch", "while staging", "0.00 MB more than the budget"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_non_null(strstr(err.message, parts[i]));
     assert_int_equal(lam_plan(p.paths[0], &stack, NULL, &out, &err), LAM_E_FORMAT);
     const char *base_as_adapter[] = {p.f.base_path};
@@ -113,6 +139,7 @@ static void test_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_staged_bytes), cmocka_unit_test(test_keys_and_values),
-                                       cmocka_unit_test(test_policies_and_switches), cmocka_unit_test(test_budget)};
+                                       cmocka_unit_test(test_policies_and_switches),
+                                       cmocka_unit_test(test_drafts_and_prefix_cache), cmocka_unit_test(test_budget)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,12 @@ lam_code lam_make_dirs(const char *path, lam_error *err);
 /* Free bytes for an unprivileged user on the file system that holds path; UINT64_MAX where the system cannot tell. */
 uint64_t lam_disk_free(const char *path);
 
+/* Zeroed memory, aligned to 64 bytes, for what comes and goes in equal large blocks: from LAM_LARGE bytes on it is the system's, and goes
+ * back to it at once. NULL when memory is lacking; freed with the same number of bytes. */
+#define LAM_LARGE ((size_t)128 << 10)
+void *lam_large_alloc(size_t bytes);
+void lam_large_free(void *block, size_t bytes);
+
 /* Monotonic seconds. */
 double lam_now(void);
 /* Seconds since 1970, for timestamps that stand in no digest. */

@@ -9,6 +9,14 @@
 
 #define READ_BYTES ((size_t)1 << 30) /* at a time; Node's limit is 2^31 - 1 */
 
+void *lam_large_alloc(size_t bytes) { return lam_alloc_aligned(bytes); }
+
+void lam_large_free(void *block, size_t bytes)
+{
+    (void)bytes;
+    lam_free_aligned(block);
+}
+
 lam_code lam_os_map(int fd, const char *path, size_t size, const uint8_t **data, lam_error *err)
 {
     uint8_t *bytes = lam_alloc_aligned(size);

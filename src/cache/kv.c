@@ -1,11 +1,13 @@
 #include "cache/kv.h"
 #include "base/alloc.h"
+#include "base/os.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 struct lam_kv_page {
     atomic_size_t holders;
+    size_t bytes; /* with its head */
 };
 
 #define PAGE_HEAD 64 /* bytes before a page's content, which is aligned like the page */
@@ -19,8 +21,11 @@ void *lam_kv_bytes(struct lam_kv_page *page) { return (char *)page + PAGE_HEAD; 
 
 static struct lam_kv_page *new_page(const struct lam_kv *kv)
 {
-    struct lam_kv_page *page = lam_alloc_aligned(PAGE_HEAD + lam_kv_page_bytes(kv));
-    if (page) atomic_init(&page->holders, 1);
+    size_t bytes = PAGE_HEAD + lam_kv_page_bytes(kv);
+    struct lam_kv_page *page = lam_large_alloc(bytes);
+    if (!page) return NULL;
+    atomic_init(&page->holders, 1);
+    page->bytes = bytes;
     return page;
 }
 
@@ -32,7 +37,7 @@ struct lam_kv_page *lam_kv_hold(struct lam_kv_page *page)
 
 void lam_kv_drop(struct lam_kv_page *page)
 {
-    if (page && atomic_fetch_sub(&page->holders, 1) == 1) lam_free_aligned(page);
+    if (page && atomic_fetch_sub(&page->holders, 1) == 1) lam_large_free(page, page->bytes);
 }
 
 struct lam_kv_page *lam_kv_clone(const struct lam_kv *kv, const struct lam_kv_page *page)

@@ -199,13 +199,17 @@ static lam_code check_label(const struct lam_prefix_use *use, const struct lam_r
                      base ? "as the base's" : "under other operators than acted on it");
 }
 
+size_t lam_prefix_entry_bytes(size_t n, size_t n_runs)
+{
+    return sizeof(struct lam_prefix_entry) + n_runs * sizeof(struct lam_run) + n * sizeof(uint32_t);
+}
+
 /* n_tokens bounds what a new entry holds; its runs are those of all positions below its end. */
 static struct lam_prefix_entry *new_entry(const struct lam_rows *rows, size_t first, size_t n)
 {
-    size_t n_runs = 0, bytes;
+    size_t n_runs = 0;
     while (n_runs < rows->n_runs && (n_runs == 0 || rows->runs[n_runs - 1].end < first + n)) n_runs++;
-    if (!lam_mul_size(n_runs, sizeof *rows->runs, &bytes) || !lam_add_size(bytes, sizeof(struct lam_prefix_entry) + n * sizeof *rows->tokens, &bytes))
-        return NULL;
+    size_t bytes = lam_prefix_entry_bytes(n, n_runs);
     struct lam_prefix_entry *e = lam_alloc(1, bytes);
     if (!e) return NULL;
     struct lam_run *runs = (struct lam_run *)(e + 1);

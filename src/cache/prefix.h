@@ -20,6 +20,8 @@ struct lam_prefix_counters {
 lam_code lam_prefix_new(size_t budget, struct lam_prefix **out, lam_error *err);
 void lam_prefix_free(struct lam_prefix *p);
 void lam_prefix_count(const struct lam_prefix *p, struct lam_prefix_counters *out);
+/* What an entry of n positions and n_runs runs counts beside its page. */
+size_t lam_prefix_entry_bytes(size_t n, size_t n_runs);
 
 /* One use of the cache. The steps come in this order, none is left out, and each refuses to come before the one it needs:
  * begin (what is wanted is frozen, with what will act on each row), authorise, look up, hold, fork, publish. */

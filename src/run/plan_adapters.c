@@ -47,8 +47,10 @@ struct reading {
     const struct lam_model *model;
     struct lam_plan_adapters *out;
     const lam_plan_stack *stack;
+    const struct lam_slm *file; /* at work */
+    const lam_plan_stack *loaded;
     bool activated;
-    size_t overlay;    /* of one overlay */
+    size_t overlay;            /* of one overlay */
 };
 
 static size_t factor_bytes(uint32_t rows, uint32_t cols, bool quantised)
@@ -63,6 +65,17 @@ static bool materializes(const lam_plan_stack *stack, const struct lam_target *t
     for (size_t i = 0; i < stack->n_module_policies; i++)
         if (strcmp(stack->module_policies[i].module, t->name) == 0) return stack->module_policies[i].policy == LAM_POLICY_MATERIALIZE;
     return stack->policy == LAM_POLICY_MATERIALIZE;
+}
+
+/* While DoRA measures its rows both factors are there in float64, and one in float32. */
+static size_t dora_bytes(const struct reading *r, const struct lam_target *t)
+{
+    char name[96];
+    lam_part_tensor(t->name, LAM_PART_A, name);
+    const struct lam_slm_entry *a = lam_slm_find(r->file, name);
+    size_t rank = a ? a->dims[1] : 0;
+    return lam_plan_block(t->rows * rank * sizeof(double)) + lam_plan_block(t->cols * rank * sizeof(double)) +
+           lam_plan_block(t->rows * rank * sizeof(float));
 }
 
 /* One tensor of an adapter and the target that it changes. */
@@ -91,7 +104,7 @@ static void add_tensor(struct reading *r, const struct lam_slm_entry *e, const s
     case LAM_PART_MAGNITUDE:
         out->staged += floats + 3 * n * sizeof(double);
         r->overlay += floats;
-        larger(&out->transient, 2 * ((size_t)t->rows + t->cols) * 64 * sizeof(double));
+        larger(&out->transient, dora_bytes(r, t));
         break;
     case LAM_PART_DELTA: case LAM_PART_WEIGHT:
         if (t->matrix) lam_tiled_bytes(e->dtype, rows, cols, &tiled);
@@ -108,16 +121,26 @@ static void add_tensor(struct reading *r, const struct lam_slm_entry *e, const s
     case LAM_PART_IA3_INPUT: case LAM_PART_BIAS: case LAM_PART_B_BIAS:
         out->staged += floats;
         r->overlay += floats;
+        out->scales_inputs |= part == LAM_PART_IA3_INPUT;
         out->effective[at] |= joined && part != LAM_PART_BIAS;
         break;
     default: out->staged += floats; break; /* starts and columns: 32 bits each */
     }
 }
 
+static bool has_file(const lam_plan_stack *stack, const char *path)
+{
+    for (size_t i = 0; stack && i < stack->n; i++)
+        if (strcmp(stack->adapters[i], path) == 0) return true;
+    return false;
+}
+
 static lam_code add_adapter(struct reading *r, const char *path, lam_error *err)
 {
     struct lam_slm *file;
+    size_t staged = r->out->staged;
     LAM_TRY(lam_slm_open(path, &file, err));
+    r->file = file;
     lam_code code = file->kind == LAM_SLM_ADAPTER ? LAM_OK : LAM_RAISE(err, LAM_E_FORMAT, "%s is a base, not an adapter", path);
     for (size_t i = 0; code == LAM_OK && i < file->n_entries; i++) {
         const struct lam_slm_entry *e = &file->entries[i];
@@ -131,6 +154,7 @@ static lam_code add_adapter(struct reading *r, const char *path, lam_error *err)
     size_t n_modules = json_array_size(json_object_get(file->metadata, "modules"));
     r->activated |= json_object_get(file->metadata, "activation") != NULL;
     r->out->staged += n_modules * sizeof(struct lam_module) + sizeof(struct lam_adapter);
+    if (has_file(r->loaded, path)) r->out->staged = staged;
     r->overlay += 2 * n_modules * sizeof(struct lam_overlay_op);
     larger(&r->out->file_bytes, file->file.size);
     larger(&r->out->metadata, lam_plan_json(file->metadata));
@@ -138,10 +162,11 @@ static lam_code add_adapter(struct reading *r, const char *path, lam_error *err)
     return code;
 }
 
-lam_code lam_plan_adapters(const struct lam_model *m, const lam_plan_stack *stack, struct lam_plan_adapters *out, lam_error *err)
+lam_code lam_plan_adapters(const struct lam_model *m, const lam_plan_stack *stack, const lam_plan_stack *loaded,
+                           struct lam_plan_adapters *out, lam_error *err)
 {
     size_t n = m->targets.n_items;
-    struct reading r = {.model = m, .out = out, .stack = stack};
+    struct reading r = {.model = m, .out = out, .stack = stack, .loaded = loaded};
     *out = (struct lam_plan_adapters){.rank_floats = lam_alloc(n, sizeof(size_t)), .operators = lam_alloc(n, sizeof(size_t)),
                                       .effective = lam_alloc(n, sizeof(bool))};
     lam_code code = out->rank_floats && out->operators && out->effective ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu targets", n);

@@ -13,15 +13,26 @@ How much memory a composition takes, told before it is taken.
   keys and values                    0.34 MB
   session \s+ \d+\.\d\d MB (re)
   scratch \s+ \d+\.\d\d MB  buffers of the forward pass (re)
+  while sampling \s+ \d+\.\d\d MB (re)
   while staging \s+ \d+\.\d\d MB  given back before the first token (re)
   peak \s+ \d+\.\d\d MB (re)
   $ lamina plan s.slm -a oz.slm -c 512 --json | python3 -c "import json,sys; print([p['policy'] for p in json.load(sys.stdin)['plans']])"
   ['dual', 'materialize']
 
-A switch holds both compositions.
+A switch of a session holds both compositions, and its keys and values twice; drafts and the prefix cache are counted where they are asked for.
 
-  $ lamina plan s.slm -a oz.slm --from sh.slm -c 512 --policy dual | grep -o "^composition before"
+  $ lamina plan s.slm -a oz.slm --from sh.slm -c 512 --policy dual | grep -oE "^(composition before|its keys and values +[0-9.]+ MB)"
   composition before
+  its keys and values                0.34 MB
+  $ lamina plan s.slm --draft base --prefix-cache 1 -c 512 --policy dual | grep -oE "^(drafts|prefix cache, full)"
+  prefix cache, full
+  drafts
+  $ lamina plan s.slm --draft base:3 --prefix-cache 1 --json | python3 -c "import json,sys; p=json.load(sys.stdin)['plans'][0]; print(p['drafts']>0, 900000 < p['prefix_cache'] <= 1<<20)"
+  True True
+  $ lamina plan s.slm --draft some
+  lamina: --draft is lookup or base, perhaps with :N, N from 1 to 31
+  lamina plan --help tells more.
+  [2]
 
 Measured: the base alone, with adapters, under both policies, short and long.
 
@@ -38,10 +49,53 @@ Measured: the base alone, with adapters, under both policies, short and long.
   $ python3 "$TESTS/cli/peak.py" lamina run s.slm -c 512 -t 2 --kv int8
   (within 5 %|skipped: .*) (re)
 
-A budget is kept before anything is opened.
+Measured: sessions that are switched, both ways round, between methods and policies; a prefix cache that is full; drafts.
+
+  $ python3 "$TESTS/cli/adapters_of.py" "$DATA/adapters/oz" dora saved
+  > for a in dora saved; do lamina import $a -m s.slm -o $a.slm -q; done
+  > lamina merge s.slm -a sh.slm -o tuned.gguf -q --dtype f16 && lamina diff s.slm tuned.gguf --method dense --dtype f16 -o dense.slm -q
+  $ cat > switch.sh <<'END'
+  > # switch.sh POLICY CONTEXT FROM,TO…: each is measured, and what was found is printed once
+  > policy=$1 context=$2; shift 2
+  > for pair; do
+  >     from=${pair%,*} to="-a ${pair#*,}.slm"
+  >     test $from = base || from=$from.slm
+  >     test "$to" != "-a base.slm" || to=
+  >     python3 "$TESTS/cli/peak.py" "$BUILD/tests/memory" s.slm -c $context -t 2 --policy $policy --from $from $to
+  > done | sort -u
+  > END
+  $ sh switch.sh dual 512 base,oz oz,base oz,sh oz,oz
+  (within 5 %|skipped: .*) (re)
+  $ sh switch.sh dual 512 sh,dora dense,saved
+  (within 5 %|skipped: .*) (re)
+  $ sh switch.sh materialize 512 base,oz oz,base oz,sh oz,oz
+  (within 5 %|skipped: .*) (re)
+  $ sh switch.sh materialize 512 sh,dora dense,saved
+  (within 5 %|skipped: .*) (re)
+  $ sh switch.sh dual 2048 dora,dense && sh switch.sh materialize 256 oz,dora
+  (within 5 %|skipped: .*) (re)
+  (within 5 %|skipped: .*) (re)
+  $ python3 "$TESTS/cli/peak.py" "$BUILD/tests/memory" s.slm -c 600 -t 2 --policy dual --prefix-cache 4 -a oz.slm
+  (within 5 %|skipped: .*) (re)
+  $ python3 "$TESTS/cli/peak.py" lamina run s.slm -c 512 -t 2 -a oz.slm --policy dual --draft base:15
+  (within 5 %|skipped: .*) (re)
+  $ python3 "$TESTS/cli/peak.py" lamina run s.slm -c 512 -t 2 -a oz.slm --policy dual --draft lookup
+  (within 5 %|skipped: .*) (re)
+
+A model that is no .slm is imported first, which is said.
+
+  $ cp "$DATA/stories260K-Q8_0.gguf" m.gguf; lamina plan m.gguf -a "$DATA/adapters/oz" -c 64 --policy dual 2>&1 >p.txt | sed "s#[^ ]*/adapters/##"
+  lamina: m.gguf was imported for this, into the cache: later commands find it there (lamina cache list)
+  lamina: oz was imported into the cache, too
+  $ lamina plan m.gguf -c 64 -q; lamina plan m.gguf -c 64 2>&1 >p.txt
+
+A budget is kept before anything is opened: what is too much is told, and none of it is taken.
+
+  $ python3 "$TESTS/cli/peak.py" --refused lamina run s.slm -c 4096 -t 2 -a oz.slm -a sh.slm --policy dual --budget 4M
+  (refused before|skipped: .*) (re)
 
   $ lamina run s.slm -p Once -n 3 -c 512 --budget 1M
-  lamina: \d\.\d MB are needed for a context of 512, the budget is 1.0 MB: program .* MB, base .* \(LAM_E_BUDGET\) (re)
+  lamina: \d\.\d MB are needed for a context of 512, 0\.\d\d MB more than the budget of 1.0 MB: program .* MB, base .* \(LAM_E_BUDGET\) (re)
   [1]
   $ lamina run s.slm -p Once -n 3 -c 512 --budget 100M -q --temp 0
    upon a time
@@ -54,6 +108,12 @@ A budget is kept before anything is opened.
   LAM_E_BUDGET
   LAM_E_BUDGET
   LAM_E_BUDGET
+  $ lamina run small.json -p Once -n 1 --budget 100M 2>&1 | sed "s/: program.*/: …/"
+  lamina: small.json allows 1.0 MB: that holds, not --budget 100M
+  lamina: \d\.\d MB are needed for a context of 512, \d\.\d\d MB more than the budget of 1.0 MB: … (re)
+  $ sed 's/"module_owners"/"memory_budget":100000000,&/' m.json > large.json
+  > lamina run large.json -p Once -n 1 --budget 1M 2>&1 | grep -o "more than the budget of .* MB: p"
+  more than the budget of 1.0 MB: p
   $ lamina plan s.slm -c 512 --budget 1M > p.txt
   lamina: .* \(LAM_E_BUDGET\) (re)
   [1]
