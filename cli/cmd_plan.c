@@ -75,7 +75,7 @@ int cmd_plan(struct options *o)
     char path[MODEL_PATH];
     struct plan plan;
     lam_generate_options drafts;
-    if (!draft_options(o, &drafts)) return usage(o, "--draft is lookup or base, perhaps with :N, N from 1 to %d", LAM_MAX_DRAFT);
+    if (!draft_options(o, &drafts)) return 2;
     if (!choose_model(o, 0, 0, path)) return 2;
     json_t *list = json_array();
     lam_code code = plan_open(o, &plan, &err);
