@@ -82,6 +82,8 @@ static void test_activation(void **state)
     free(want);
 }
 
+#define ACT_A2_SOUGHT "\"`a\" (tokens 99, 100)" /* the text by Hugging Face tokenizers, from the base's tokenizer.json */
+
 static void test_missing_invocation(void **state)
 {
     (void)state;
@@ -92,8 +94,10 @@ static void test_missing_invocation(void **state)
     lam_session *s = fixture_session(r.with[ACT_A2], 40);
     assert_int_equal(lam_session_step(&s, none, 1, &err), LAM_E_INVOCATION); /* nothing was submitted */
     assert_int_equal(lam_session_feed(s, none, 3, NULL, NULL, &err), LAM_E_INVOCATION);
+    assert_non_null(strstr(err.message, "its invocation " ACT_A2_SOUGHT " is not in the history"));
     assert_int_equal(lam_session_feed(s, wrong, 4, NULL, NULL, &err), LAM_E_INVOCATION);
     assert_int_equal(lam_session_feed(s, cut, 3, NULL, NULL, &err), LAM_E_INVOCATION_CUT);
+    assert_non_null(strstr(err.message, "ends after 1 of the 2 tokens of its invocation " ACT_A2_SOUGHT));
     assert_int_equal(lam_session_feed(s, NULL, 3, NULL, NULL, &err), LAM_E_NO_TOKENS);
     assert_int_equal(lam_session_length(s), 0);
     reuse_feed(s, four, 4);

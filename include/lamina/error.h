@@ -88,7 +88,7 @@ typedef enum lam_code {
 
     /* sessions */
     LAM_E_CONTEXT = 100,     /* the context is full */
-    LAM_E_INVOCATION = 101,  /* an activated adapter's invocation is not in the history */
+    LAM_E_INVOCATION = 101,  /* an activated adapter's invocation is not in the history (lam_session_allow_base) */
     LAM_E_INVOCATION_CUT = 102, /* the history ends within it */
     LAM_E_IDENTITY = 103,    /* a saved session belongs to another composition */
     LAM_E_BASE_FALLBACK = 104, /* it was computed with the base in an adapter's place, which was not asked for */

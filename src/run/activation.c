@@ -1,6 +1,9 @@
 #include "run/activation.h"
 #include "base/alloc.h"
+#include "base/utf8.h"
+#include "text/detok.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static size_t last_occurrence(const uint32_t *tokens, size_t n, const struct lam_adapter *a)
@@ -19,13 +22,54 @@ static size_t begun(const uint32_t *tokens, size_t n, const struct lam_adapter *
     return most;
 }
 
-static lam_code refuse(const struct lam_adapter *a, const uint32_t *tokens, size_t n, lam_error *err)
+#define SHOWN_TOKENS 6
+#define SHOWN_BYTES 60
+
+/* What the tokens read as, on one line and cut between characters: out[SHOWN_BYTES + 4]. Empty without memory for it. */
+static void read_as(const struct lam_vocab *vocab, const struct lam_adapter *a, char *out)
 {
+    struct lam_str text = {0};
+    size_t len = 0;
+    if (lam_detokenize(vocab, a->invocation, a->n_invocation, LAM_DETOK_SPECIAL, &text, NULL) != LAM_OK) text.len = 0;
+    for (size_t at = 0; at < text.len;) {
+        const uint8_t *character = (const uint8_t *)text.data + at;
+        uint32_t code;
+        bool valid = true;
+        size_t bytes = lam_utf8_decode(character, text.len - at, &code, &valid);
+        if (len + bytes > SHOWN_BYTES) {
+            memcpy(out + len, "...", 3);
+            len += 3;
+            break;
+        }
+        if (lam_utf8_control(character, text.len - at)) out[len++] = '?';
+        else {
+            memcpy(out + len, character, bytes);
+            len += bytes;
+        }
+        at += bytes;
+    }
+    out[len] = 0;
+    lam_str_release(&text);
+}
+
+/* The numbers of the first tokens: out[SHOWN_TOKENS * 12 + 24]. */
+static void list_tokens(const struct lam_adapter *a, char *out, size_t room)
+{
+    size_t len = 0, shown = a->n_invocation < SHOWN_TOKENS ? a->n_invocation : SHOWN_TOKENS;
+    for (size_t i = 0; i < shown; i++) len += (size_t)snprintf(out + len, room - len, "%s%u", i ? ", " : "", a->invocation[i]);
+    if (shown < a->n_invocation) snprintf(out + len, room - len, " and %zu more", a->n_invocation - shown);
+}
+
+static lam_code refuse(const struct lam_vocab *vocab, const struct lam_adapter *a, const uint32_t *tokens, size_t n, lam_error *err)
+{
+    char text[SHOWN_BYTES + 4], numbers[SHOWN_TOKENS * 12 + 32];
     size_t cut = begun(tokens, n, a);
+    read_as(vocab, a, text);
+    list_tokens(a, numbers, sizeof numbers);
     if (cut)
-        return LAM_RAISE(err, LAM_E_INVOCATION_CUT, "adapter %s: the history ends after %zu of the %zu tokens of its invocation", a->name,
-                         cut, a->n_invocation);
-    return LAM_RAISE(err, LAM_E_INVOCATION, "adapter %s: the %zu tokens of its invocation are not in the history", a->name, a->n_invocation);
+        return LAM_RAISE(err, LAM_E_INVOCATION_CUT, "adapter %s: the history ends after %zu of the %zu tokens of its invocation \"%s\" (tokens %s)",
+                         a->name, cut, a->n_invocation, text, numbers);
+    return LAM_RAISE(err, LAM_E_INVOCATION, "adapter %s: its invocation \"%s\" (tokens %s) is not in the history", a->name, text, numbers);
 }
 
 lam_code lam_activation_scan(const struct lam_composition *c, const uint32_t *tokens, size_t n, bool allow_base, size_t *starts,
@@ -34,7 +78,7 @@ lam_code lam_activation_scan(const struct lam_composition *c, const uint32_t *to
     for (size_t i = 0; i < lam_composition_n_activated(c); i++) {
         const struct lam_adapter *a = lam_composition_activated(c, i);
         starts[i] = last_occurrence(tokens, n, a);
-        if (starts[i] == LAM_NO_START && !allow_base) return refuse(a, tokens, n, err);
+        if (starts[i] == LAM_NO_START && !allow_base) return refuse(&c->base->vocab, a, tokens, n, err);
     }
     return LAM_OK;
 }

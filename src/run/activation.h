@@ -9,8 +9,8 @@
 
 #define LAM_NO_START SIZE_MAX
 
-/* starts[n_activated] of tokens[n]. LAM_E_INVOCATION, LAM_E_INVOCATION_CUT name an adapter without one; with allow_base it gets
- * LAM_NO_START instead: no row is its. */
+/* starts[n_activated] of tokens[n]. LAM_E_INVOCATION, LAM_E_INVOCATION_CUT name an adapter without one, and the text and
+ * tokens that were sought; with allow_base it gets LAM_NO_START instead: no row is its. */
 lam_code lam_activation_scan(const struct lam_composition *c, const uint32_t *tokens, size_t n, bool allow_base, size_t *starts,
                              lam_error *err);
 

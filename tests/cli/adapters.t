@@ -142,3 +142,11 @@ Many of them.
   lamina: --adapter oz.slm: 64 adapters at most
   lamina run --help tells more.
   [2]
+
+An activated adapter without its invocation is an error that shows what was sought; the base answers if asked for.
+
+  $ lamina run "$TESTS/golden/llama-gqa" -a "$TESTS/golden/methods/llama-gqa/alora" --token-ids 1,5,6 -n 8 --temp 0 -q
+  lamina: adapter alora: its invocation "???" (tokens 20, 21, 22) is not in the history; --allow-base lets the base answer in its place (LAM_E_INVOCATION)
+  [1]
+  $ write() { lamina run "$TESTS/golden/llama-gqa" --token-ids 1,5,6 -n 8 --temp 0 -q "$@"; }
+  > write >base.txt; write -a "$TESTS/golden/methods/llama-gqa/alora" --allow-base | cmp - base.txt
