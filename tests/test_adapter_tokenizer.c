@@ -2,28 +2,6 @@
 #define _XOPEN_SOURCE 700
 #include "adapter_sources.h"
 
-static void copy_file(const char *from, const char *dir, const char *name)
-{
-    size_t size;
-    uint8_t *bytes = test_read_file(from, &size);
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    write_text(path, (const char *)bytes, size);
-    free(bytes);
-}
-
-/* A text file with the first `old` replaced. */
-static void copy_edited(const char *from, const char *dir, const char *name, const char *old, const char *fresh)
-{
-    char *text = (char *)test_read_file(from, NULL), *at = strstr(text, old);
-    assert_non_null(at);
-    struct lam_str edited = {0};
-    assert_true(lam_str_append(&edited, text, (size_t)(at - text)) && lam_str_puts(&edited, fresh) && lam_str_puts(&edited, at + strlen(old)));
-    put_file(dir, name, edited.data);
-    lam_str_release(&edited);
-    free(text);
-}
-
 static void a_tokenizer_must_be_the_bases(void **state)
 {
     (void)state;

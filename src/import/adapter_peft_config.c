@@ -247,7 +247,7 @@ static lam_code read_fields(struct reader *r, lam_error *err)
         field_fn read = find_field(shared_fields, name);
         if (!read) read = find_field(r->out->ia3 ? ia3_fields : lora_fields, name);
         lam_code code = read ? read(r, name, value, &fault) : LAM_OK;
-        if (!read && is_set(value)) code = LAM_RAISE(&fault, LAM_E_UNKNOWN_FIELD, "an unknown field, which may change results");
+        if (!read && is_set(value)) code = LAM_RAISE(&fault, LAM_E_UNKNOWN_FIELD, "an unknown field, which may change results; if it does not, take it out of the file");
         if (code != LAM_OK) LAM_TRY(take(r, name, &fault, err));
     }
     return LAM_OK;
