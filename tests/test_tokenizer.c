@@ -1,6 +1,9 @@
 /* Text to tokens, against llama.cpp's vectors, Hugging Face tokenizers and sentencepiece (tools/make_tokenizer_golden.py). */
 #include "vocab_case.h"
 
+#include "base/json.h"
+#include "text/template.h"
+
 #include <pthread.h>
 
 static const struct { const char *file, *golden; unsigned flags; } goldens[] = {
@@ -116,6 +119,96 @@ static void exactly_one_bos_begins(void **state)
     close_case(&c);
 }
 
+static json_t *field_cases(void)
+{
+    size_t size;
+    char *text = (char *)test_read_file(VOCAB_DATA "field.json", &size);
+    json_t *cases = json_loadb(text, size, 0, NULL);
+    free(text);
+    assert_true(json_array_size(cases) == 3);
+    return cases;
+}
+
+static const char *string_at(const json_t *object, const char *key) { return json_string_value(json_object_get(object, key)); }
+
+/* The ids of a list, from the skip-th on, are those of text. */
+static void check_list(const struct vocab_case *c, const char *name, const char *text, size_t len, unsigned flags, const json_t *list, size_t skip)
+{
+    uint32_t ids[512];
+    size_t n = json_array_size(list);
+    assert_true(n <= 512 && skip <= n);
+    for (size_t i = skip; i < n; i++) ids[i - skip] = (uint32_t)json_integer_value(json_array_get(list, i));
+    check_tokens(c, name, text, len, flags, ids, n - skip);
+}
+
+/* Control tokens beside words, white space at both ends, CJK, emoji, added tokens, by transformers (tools/golden/field_tokens.py). Where the
+ * text already begins with BOS, transformers begins with two; here it is one. */
+static void texts_that_are_cut_wrongly_elsewhere(void **state)
+{
+    (void)state;
+    json_t *cases = field_cases(), *one, *text;
+    size_t i, k;
+    json_array_foreach(cases, i, one) {
+        const char *name = string_at(one, "tokenizer"), *bos = string_at(one, "bos");
+        char file[64];
+        struct vocab_case c;
+        snprintf(file, sizeof file, "%s.tokenizer.json", name);
+        open_case(file, &c);
+        assert_true(json_array_size(json_object_get(one, "texts")) > 20);
+        json_array_foreach(json_object_get(one, "texts"), k, text) {
+            const char *t = string_at(text, "text");
+            const json_t *plain = json_object_get(text, "plain"), *begun = json_object_get(text, "begun");
+            bool twice = bos && strncmp(t, bos, strlen(bos)) == 0 && json_array_size(begun) > json_array_size(plain);
+            check_list(&c, name, t, strlen(t), LAM_ENCODE_PARSE_SPECIAL, plain, 0);
+            check_list(&c, name, t, strlen(t), LAM_ENCODE_PARSE_SPECIAL | LAM_ENCODE_ADD_SPECIAL, begun, twice);
+        }
+        close_case(&c);
+    }
+    json_decref(cases);
+}
+
+static struct lam_template *template_of(const json_t *one)
+{
+    struct lam_template *t;
+    lam_error err = {0};
+    char path[256], *text = NULL;
+    const char *source = string_at(one, "inline");
+    snprintf(path, sizeof path, "tests/data/templates/%s", source ? "" : string_at(one, "template"));
+    if (!source) source = text = (char *)test_read_file(path, NULL);
+    assert_ok(lam_template_compile(source, strlen(source), &t, &err), err);
+    free(text);
+    return t;
+}
+
+/* The tokens of apply_chat_template, though the caller asks for BOS and the template writes it, too. */
+static void chats_begin_with_one_bos(void **state)
+{
+    (void)state;
+    json_t *cases = field_cases(), *one, *chat;
+    size_t i, k;
+    json_array_foreach(cases, i, one) {
+        const char *name = string_at(one, "tokenizer"), *bos = string_at(one, "bos");
+        char file[64];
+        struct vocab_case c;
+        struct lam_template *t = template_of(one);
+        lam_error err = {0};
+        snprintf(file, sizeof file, "%s.tokenizer.json", name);
+        open_case(file, &c);
+        json_array_foreach(json_object_get(one, "chats"), k, chat) {
+            json_t *variables = json_pack("{s:O,s:b,s:s}", "messages", json_object_get(chat, "messages"), "add_generation_prompt", 1, "bos_token",
+                                          bos ? bos : "");
+            struct lam_str text = {0};
+            assert_ok(lam_template_render(t, variables, &text, &err), err);
+            check_list(&c, name, text.data, text.len, LAM_ENCODE_PARSE_SPECIAL | LAM_ENCODE_ADD_SPECIAL, json_object_get(chat, "tokens"), 0);
+            lam_str_release(&text);
+            json_decref(variables);
+        }
+        lam_template_free(t);
+        close_case(&c);
+    }
+    json_decref(cases);
+}
+
 static void control_tokens_of_users_stay_text(void **state)
 {
     (void)state;
@@ -214,6 +307,8 @@ int main(void)
         cmocka_unit_test(tokens_are_those_of_the_reference_programs),
         cmocka_unit_test(llama_cpp_vectors),
         cmocka_unit_test(exactly_one_bos_begins),
+        cmocka_unit_test(texts_that_are_cut_wrongly_elsewhere),
+        cmocka_unit_test(chats_begin_with_one_bos),
         cmocka_unit_test(control_tokens_of_users_stay_text),
         cmocka_unit_test(several_threads_share_a_tokenizer),
         cmocka_unit_test(a_long_text_takes_no_quadratic_time),
