@@ -6,6 +6,7 @@
 
 In README.md, CONTRIBUTING.md and docs/**/*.md:
   - every path, and every link to a file, exists; <name>, X and * stand for anything;
+  - every test named as `tests/test_X.c:NAME` or `tests/cli/X.t:HEADING` exists;
   - every `make TARGET` has a rule;
   - every `lamina COMMAND` and every option beside it stands in the program's help;
   - every environment variable LAMINA_X, and every identifier lam_x and LAM_X, stands in the sources;
@@ -101,6 +102,21 @@ def check_path(word, page):
             report(page, f"no such file: {word}")
 
 
+def has_test(file, name):
+    """A function that the program runs, or the label of a row of one of its tables; the beginning of a line of a case file."""
+    text, escaped = read(ROOT / file), re.escape(name)
+    if file.endswith(".t"):
+        return any(line.startswith(name) for line in text.split("\n"))
+    runs = re.search(rf"^static void {escaped}\(void \*\*state\)", text, re.M) and re.search(rf"\b(cmocka_unit_test|TEST)\({escaped}\)", text)
+    return bool(runs) or f'{{"{name}",' in text
+
+
+def check_test(span, page):
+    file, colon, name = span.partition(":")
+    if colon and re.fullmatch(r"tests/(test_\w+\.c|cli/\w+\.t)", file) and not (file in FILES and has_test(file, name)):
+        report(page, f"no such test: {span}")
+
+
 def check_links(text, page):
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target and not (page.parent / target).exists():
@@ -167,6 +183,7 @@ def check_spans(spans, blocks, page, program, rules, sources):
             if not re.search(rf"\b{name}\b", sources):
                 report(page, f"not in the sources: {name}")
     for span in spans:
+        check_test(span, page)
         if re.fullmatch(r"--[a-z][a-z-]*", span) and span not in program.options:
             report(page, f"no command has an option {span}")
 

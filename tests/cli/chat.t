@@ -171,3 +171,20 @@ There must be a template for a system message, and no chat for programs.
   > see --json needs a prompt
   > end 2
   > STEPS
+
+Of two adapters of one name the second is called by the name with a number, and each is put on and taken off alone.
+
+  $ mkdir other; cp -r "$DATA/adapters/shakespeare" other/oz; lamina import other/oz -m stories.slm -o other/oz.slm -q
+  $ NO_COLOR=1 terminal lamina run stories.slm -a oz.slm -a other/oz.slm=0.5 -n 10 <<'STEPS'
+  > see oz, weight 1
+  > see oz-2, weight 0.5
+  > see > 
+  > type /adapter oz=0
+  > see base stories260K + 0.5 x oz-2
+  > type /adapter oz=0.25
+  > see + 0.25 x oz
+  > type /adapter oz-2=0
+  > see base stories260K + 0.25 x oz
+  > type /quit
+  > end 0
+  > STEPS
