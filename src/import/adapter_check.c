@@ -166,7 +166,8 @@ static lam_code check_weight(struct lam_adapter_import *import, const struct lam
     if (vocabulary && p->n_dims == 2 && p->cols == cols)
         return lam_faults_add(f, err, LAM_E_TOKENIZER, p->tensor, "has %" PRIu64 " rows, the base has %u tokens", p->rows, rows);
     if (m->kind != LAM_MODULE_NORM && p->n_dims == 2 && p->rows == cols && p->cols == rows)
-        return lam_faults_add(f, err, LAM_E_TRANSPOSED, p->tensor, "is " SHAPE "; %s takes [%u, %u]", p->rows, p->cols, m->name, rows, cols);
+        return lam_faults_add(f, err, LAM_E_TRANSPOSED, p->tensor, "is " SHAPE "; %s takes [%u, %u]", p->rows, p->cols, m->name, rows,
+                              cols);
     if (p->n_dims > 2) return lam_faults_add(f, err, LAM_E_SHAPE, p->tensor, "has %u dimensions", p->n_dims);
     return lam_faults_add(f, err, LAM_E_SHAPE, p->tensor, "is " SHAPE "; %s takes [%u, %u]", p->rows, p->cols, m->name, rows, cols);
 }

@@ -51,7 +51,8 @@ lam_code lam_adapter_fault_unmatched(struct lam_adapter_import *import, struct l
         if (n > n_layers) n_layers = n;
     }
     if (n_layers > import->config.n_layers)
-        snprintf(text, sizeof text, "made for another model: it has %u layers or more, the base %u; %s", n_layers, import->config.n_layers, what);
+        snprintf(text, sizeof text, "made for another model: it has %u layers or more, the base %u; %s", n_layers, import->config.n_layers,
+                 what);
     else if (tensors->n == n_tensors)
         snprintf(text, sizeof text, "made for another model, or saved under other names: %s", what);
     else

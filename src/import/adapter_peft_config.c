@@ -247,7 +247,8 @@ static lam_code read_fields(struct reader *r, lam_error *err)
         field_fn read = find_field(shared_fields, name);
         if (!read) read = find_field(r->out->ia3 ? ia3_fields : lora_fields, name);
         lam_code code = read ? read(r, name, value, &fault) : LAM_OK;
-        if (!read && is_set(value)) code = LAM_RAISE(&fault, LAM_E_UNKNOWN_FIELD, "an unknown field, which may change results; if it does not, take it out of the file");
+        if (!read && is_set(value))
+            code = LAM_RAISE(&fault, LAM_E_UNKNOWN_FIELD, "an unknown field, which may change results; if it does not, take it out of the file");
         if (code != LAM_OK) LAM_TRY(take(r, name, &fault, err));
     }
     return LAM_OK;
@@ -275,7 +276,8 @@ static lam_code check_combinations(struct reader *r, lam_error *err)
 }
 
 /* TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING: of the architectures here llama alone scales k. */
-static const char *const ia3_targets[] = {"q_proj", "v_proj", "down_proj", NULL}, *const ia3_llama[] = {"k_proj", "v_proj", "down_proj", NULL};
+static const char *const ia3_targets[] = {"q_proj", "v_proj", "down_proj", NULL};
+static const char *const ia3_llama[] = {"k_proj", "v_proj", "down_proj", NULL};
 
 static lam_code make_matchers(struct reader *r, lam_error *err)
 {

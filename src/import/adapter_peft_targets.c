@@ -34,7 +34,8 @@ static lam_code add_empty(struct targeting *t, const struct lam_import_module *m
 static lam_code refuse_part(struct targeting *t, const struct lam_part *part, const char *field, lam_error *err)
 {
     if (!part->tensor) return LAM_OK;
-    return lam_faults_add(&t->import->faults, err, LAM_E_METHOD, part->tensor, "belongs to %s, which adapter_config.json does not set", field);
+    return lam_faults_add(&t->import->faults, err, LAM_E_METHOD, part->tensor, "belongs to %s, which adapter_config.json does not set",
+                          field);
 }
 
 /* What PEFT cannot load on an embedding, or Lamina. */
@@ -132,7 +133,8 @@ static lam_code report_names(struct targeting *t, lam_error *err)
                  t->import->config.n_layers, empty);
     else
         snprintf(text, sizeof text, "%s", empty);
-    return lam_names_fault(&t->empty, &t->import->faults, LAM_E_UNMATCHED, text, "adapter_config.json means it, and it has no tensors", err);
+    return lam_names_fault(&t->empty, &t->import->faults, LAM_E_UNMATCHED, text, "adapter_config.json means it, and it has no tensors",
+                           err);
 }
 
 static bool same_tensor(const struct lam_part *a, const struct lam_part *b)
@@ -147,7 +149,8 @@ static bool same_tensor(const struct lam_part *a, const struct lam_part *b)
  * modules_to_save has a copy of its own, and the other one keeps the base's. */
 static lam_code share_tied(struct lam_adapter_import *import, lam_error *err)
 {
-    struct lam_import_module *embedding = lam_adapter_find_kind(import, LAM_MODULE_EMBEDDING), *head = lam_adapter_find_kind(import, LAM_MODULE_HEAD);
+    struct lam_import_module *embedding = lam_adapter_find_kind(import, LAM_MODULE_EMBEDDING);
+    struct lam_import_module *head = lam_adapter_find_kind(import, LAM_MODULE_HEAD);
     if (!import->config.tied || !embedding || !head || embedding->own_copy || head->own_copy) return LAM_OK;
     struct lam_part *a = &embedding->parts[LAM_PART_WEIGHT], *b = &head->parts[LAM_PART_WEIGHT];
     if (a->tensor && b->tensor && !same_tensor(a, b))

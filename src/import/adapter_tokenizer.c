@@ -172,7 +172,8 @@ static lam_code check_tokenizer_files(struct checker *c, const char *file, lam_e
 static lam_code check_tokenizer(struct checker *c, lam_error *err)
 {
     static const char *const loose[] = {"vocab.json", "merges.txt", "vocab.txt", "spiece.model"};
-    static const char *const whole[] = {"tokenizer.json", "tokenizer.model"}, *const parts[] = {"added_tokens.json", "tokenizer_config.json"};
+    static const char *const whole[] = {"tokenizer.json", "tokenizer.model"};
+    static const char *const parts[] = {"added_tokens.json", "tokenizer_config.json"};
     const struct lam_slm *base = c->import->base;
     const char *readable, *part, *other;
     lam_error difference;

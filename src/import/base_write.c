@@ -122,7 +122,8 @@ static lam_code declare_role(struct base_writer *w, enum lam_role role, uint32_t
     if (n_values > UINT32_MAX) return LAM_RAISE(err, LAM_E_LIMIT, "tensor %.128s: more than 2^32 outliers", t->name);
     if (placed.encoded && t->dims[0] > w->widest) w->widest = (size_t)t->dims[0];
     placed.outliers.n = (size_t)n_values;
-    struct lam_slm_decl decl = {.name = name, .dtype = placed.encoded ? LAM_Q4_64 : t->dtype, .residual_values = (uint32_t)n_values, .n_dims = t->n_dims, .layer = (uint16_t)layer, .role = role,
+    struct lam_slm_decl decl = {.name = name, .dtype = placed.encoded ? LAM_Q4_64 : t->dtype, .residual_values = (uint32_t)n_values,
+                                .n_dims = t->n_dims, .layer = (uint16_t)layer, .role = role,
                                 .layout = lam_role_is_matrix(role) ? LAM_LAYOUT_TILE16 : LAM_LAYOUT_PLAIN};
     size_t row_bytes;
     for (int i = 0; i < 4; i++) decl.dims[i] = (uint32_t)t->dims[i];

@@ -58,7 +58,8 @@ static lam_code compare_texts(struct lam_diff *d, lam_error *err)
     if (!d->base->vocab || !d->tuned->vocab) return LAM_RAISE(err, LAM_E_TOKENIZER, "one of the two has no tokenizer");
     LAM_TRY(lam_vocab_open(d->base->vocab, d->base->vocab_bytes, &vocab, err));
     LAM_TRY(lam_adapter_compare_vocabulary(d->tuned->vocab, d->tuned->vocab_bytes, &vocab, err));
-    const json_t *ours = json_object_get(d->base->metadata, "chat_template"), *theirs = json_object_get(d->tuned->metadata, "chat_template");
+    const json_t *ours = json_object_get(d->base->metadata, "chat_template");
+    const json_t *theirs = json_object_get(d->tuned->metadata, "chat_template");
     if ((ours || theirs) && !json_equal(ours, theirs))
         return warn(d, json_string("the tuned model has another chat template, which an adapter does not carry"), err);
     return LAM_OK;
@@ -185,7 +186,8 @@ struct low_rank_reading {
 static lam_code read_for_low_rank(void *context, uint32_t first, uint32_t n, float *out, lam_error *err)
 {
     struct low_rank_reading *c = context;
-    uint64_t whole = (uint64_t)c->delta->rows * c->delta->cols * sizeof(float), part = (uint64_t)n * c->delta->cols * sizeof(float) / PASSES_LOW_RANK;
+    uint64_t whole = (uint64_t)c->delta->rows * c->delta->cols * sizeof(float);
+    uint64_t part = (uint64_t)n * c->delta->cols * sizeof(float) / PASSES_LOW_RANK;
     LAM_TRY(lam_delta_read(&c->diff->reader, c->delta, true, first, n, out, err));
     if (c->told + part > whole) part = whole - c->told;
     c->told += part;
