@@ -130,7 +130,49 @@ typedef enum lam_code {
     LAM_E_KV_OWNER = 151, /* cached rows: their file lacks something of the session that owns them */
     LAM_E_KV_HIDDEN = 152, /* cached rows: other weights made what enters a layer: K and V are not what comes out here */
     LAM_E_KV_PROJECTION = 153, /* cached rows: other weights made a layer's K or V, of the same that enters it */
-    LAM_E_KV_HEAD = 154 /* cached rows: other weights made the logits, of the same K and V */
+    LAM_E_KV_HEAD = 154, /* cached rows: other weights made the logits, of the same K and V */
+
+    /* generations: what is published, leased and retired */
+    LAM_E_GEN_SLOTS = 160,         /* every slot holds a generation that is still leased */
+    LAM_E_GEN_NONE = 161,          /* nothing is published */
+    LAM_E_GEN_COUNTS = 162,        /* a count of leases is at its limit */
+    LAM_E_GEN_STALE = 163,         /* another generation is current than was expected: somebody published meanwhile */
+    LAM_E_GEN_REWIND = 164,        /* the catalogue would go back: to undo is to publish another generation */
+    LAM_E_GEN_CATALOGUE = 165,     /* the catalogue's generation would not rise by one */
+    LAM_E_GEN_CATALOGUE_SLOT = 166, /* the catalogue has drifted: another slot than the current one */
+    LAM_E_GEN_CATALOGUE_GENERATION = 167, /* … another slot generation than its slot has */
+    LAM_E_GEN_CATALOGUE_POINTER = 168, /* … another pointer generation */
+    LAM_E_GEN_CATALOGUE_DIGEST = 169, /* … another digest */
+    LAM_E_GEN_LEASE_SLOT = 170,    /* a lease of a slot that holds nothing */
+    LAM_E_GEN_LEASE_GENERATION = 171, /* a lease of an earlier or later generation of its slot */
+    LAM_E_GEN_LEASE_POINTER = 172, /* a lease with another pointer generation than its slot's */
+    LAM_E_GEN_LEASE_DIGEST = 173,  /* a lease of another digest than its slot's */
+    LAM_E_GEN_LEASE_UNCOUNTED = 174, /* a lease that nobody counted, or that was given back */
+    LAM_E_GEN_SHADOW_LIVE = 175,   /* staged into the current slot */
+    LAM_E_GEN_SHADOW_USED = 176,   /* staged into a slot that was not free */
+    LAM_E_GEN_SHADOW_GENERATION = 177, /* reserving did not advance the slot's generation */
+    LAM_E_GEN_SHADOW_POINTER = 178, /* publishing would not advance the pointer generation */
+    LAM_E_GEN_SHADOW_EXPOSED = 179, /* what is staged could be reached before it is published */
+    LAM_E_GEN_ALIAS = 180,         /* the current digest for other bytes */
+    LAM_E_GEN_PUBLISHED = 181,     /* one change, published twice */
+    LAM_E_GEN_PENDING = 182,       /* a copy has not ended */
+    LAM_E_GEN_STAGED_DIGEST = 183, /* staged bytes are not those that were staged */
+    LAM_E_GEN_STAGED_SCALE = 184,  /* … nor its scales */
+    LAM_E_GEN_STAGED_LAYOUT = 185, /* … a rank or extent is not what the kernels read */
+    LAM_E_GEN_STAGED_TAIL = 186,   /* … padding is not zero */
+    LAM_E_GEN_STAGED_FINITE = 187, /* … a value is not finite */
+    LAM_E_GEN_STAGED_MISSING = 188, /* … a tensor that a module needs is not there */
+    LAM_E_GEN_STAGED_MODULES = 189, /* … some modules only */
+    LAM_E_GEN_STEP_ARTEFACT = 190, /* staged before the artefact was checked */
+    LAM_E_GEN_STEP_TAIL = 191,     /* copied before the memory was cleared */
+    LAM_E_GEN_STEP_COPY = 192,     /* published or verified before all was copied */
+    LAM_E_GEN_STEP_VERIFY = 193,   /* published before what was staged was verified */
+    LAM_E_GEN_STEP_WAIT = 194,     /* published without waiting for the copies */
+    LAM_E_GEN_STEP_ORDER = 195,    /* another step of a publication out of its turn */
+    LAM_E_GEN_RECLAIM_LEASED = 196, /* a slot cannot be free again: it is leased, or current */
+    LAM_E_GEN_RECLAIM_USED = 197,  /* … a pass over it is under way */
+    LAM_E_GEN_RECLAIM_GENERATION = 198, /* … its generation would not advance */
+    LAM_E_GEN_RECLAIM_POINTER = 199 /* … its pointer generation would not advance */
 } lam_code;
 
 typedef struct lam_error {
