@@ -43,6 +43,7 @@ look()
             need_command python3 python3
             python3 -c 'import jsonschema' 2>/dev/null || want python3-jsonschema
             need_command patch patch
+            need_command spin spin
             need_node ;;
         --wasm)
             need_command clang-19 clang-19

@@ -61,6 +61,7 @@ case $build in
     one wasm-digests tests/wasm_digests.sh "$build"
     one wasm-memory tests/wasm_memory.sh "$build"
     one command-line tests/cli.sh "$build"
+    one models tests/models.sh "$build"
     one install tests/install.sh "$build"
     ;;
 esac
