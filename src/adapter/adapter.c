@@ -1,4 +1,5 @@
 #include "adapter/opening.h"
+#include "adapter/staged.h"
 #include "base/alloc.h"
 #include "base/str.h"
 
@@ -169,7 +170,11 @@ static lam_code open_from(struct lam_opening *o, bool waive, lam_error *err)
     lam_clean_line(o->adapter->name);
     LAM_TRY(lam_adapter_digest(o->file, o->adapter->digest, err));
     LAM_TRY(open_activation(o, err));
-    return open_modules(o, err);
+    LAM_TRY(open_modules(o, err));
+    struct lam_inspection staged;
+    lam_adapter_inspect(o->adapter, &staged);
+    o->adapter->seal = staged.seal;
+    return LAM_OK;
 }
 
 lam_code lam_adapter_open(const char *path, const struct lam_base_targets *base, bool waive, struct lam_adapter **out, lam_error *err)

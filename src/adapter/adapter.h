@@ -90,6 +90,12 @@ struct lam_module {
     float *bias;                     /* owned, [rows] or NULL: the bias in place of the base's */
 };
 
+/* SHA-256 of what was staged, as lam_adapter_inspect (adapter/staged.h) finds it in memory. */
+struct lam_staged_seal {
+    uint8_t bytes[LAM_SHA256_BYTES];  /* factors, vectors, matrices */
+    uint8_t scales[LAM_SHA256_BYTES]; /* ranks, alphas, scaling rules */
+};
+
 struct lam_adapter {
     char *name, *path;               /* owned */
     uint8_t file_root[LAM_SHA256_BYTES];
@@ -100,6 +106,7 @@ struct lam_adapter {
     bool bound;                      /* its list of bases holds this base */
     uint32_t *invocation;            /* owned, [n_invocation]: activated LoRA; NULL: every row */
     size_t n_invocation;
+    struct lam_staged_seal seal;     /* when it was staged */
 };
 
 /* Maps, fully verifies, checks against the base and stages. An adapter bound to other bases only is LAM_E_WRONG_BASE, one bound to

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/random.h"
 #include "run/activation.h"
+#include "run/lease.h"
 #include "run/pass.h"
 #include "run/sampler.h"
 #include "run/session.h"
@@ -168,8 +169,10 @@ lam_code lam_ahead_step(struct lam_session *s, uint32_t token, const uint32_t *g
     LAM_TRY(lam_mapping_check(&base->model->file->file, err));
     LAM_TRY(lam_session_check_generated(s, err));
     LAM_TRY(lam_kv_write(&s->kv, s->length, s->length + n + 1, err));
+    LAM_TRY(lam_lease_begin(&s, 1, err));
     lam_pool_lock(base->engine->pool);
     lam_code code = step_ahead(s, token, guesses, n, err);
     lam_pool_unlock(base->engine->pool);
+    lam_lease_end(&s, 1);
     return code;
 }

@@ -1,6 +1,7 @@
 /* A submission: where activated adapters act is looked up, what the prefix cache has is taken, and the rest is computed. */
 #include "base/alloc.h"
 #include "run/activation.h"
+#include "run/lease.h"
 #include "run/pass.h"
 #include "run/session.h"
 
@@ -145,10 +146,12 @@ static lam_code submit(struct lam_session *s, const uint32_t *tokens, size_t n, 
     memcpy(s->tokens + s->length, tokens, n * sizeof *tokens); /* beyond the history: they count once it is longer */
     memcpy(f.starts, s->starts, sizeof f.starts);
     LAM_TRY(lam_activation_scan(s->composition, s->tokens, f.end, s->allow_base, f.starts, err));
+    LAM_TRY(lam_lease_begin(&s, 1, err));
     lam_pool_lock(base->engine->pool);
     lam_code code = compute(&f, err);
     if (code == LAM_OK) commit(&f);
     lam_pool_unlock(base->engine->pool);
+    lam_lease_end(&s, 1);
     lam_kv_release(&f.kv);
     return code;
 }

@@ -16,6 +16,12 @@ enum lam_slot_state lam_slot_state(const struct lam_slot *s)
 
 uint64_t lam_slot_generation(const struct lam_slot *s) { return atomic_load(&s->tag) >> STATE_BITS; }
 
+bool lam_handle_same(const struct lam_handle *a, const struct lam_handle *b)
+{
+    return a->slot == b->slot && a->slot_generation == b->slot_generation && a->pointer_generation == b->pointer_generation &&
+           strcmp(a->digest, b->digest) == 0;
+}
+
 lam_code lam_generations_init(struct lam_generations *g, lam_error *err)
 {
     memset(g, 0, sizeof *g);

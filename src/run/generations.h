@@ -61,6 +61,8 @@ struct lam_generations {
     uint32_t next;                  /* where the search for a free slot begins */
 };
 
+bool lam_handle_same(const struct lam_handle *a, const struct lam_handle *b);
+
 /* LAM_E_NO_MEMORY. */
 lam_code lam_generations_init(struct lam_generations *g, lam_error *err);
 /* Retires what is current. Nobody may hold a lease or be at work. */

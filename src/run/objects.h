@@ -46,6 +46,7 @@ struct lam_base {
 
 struct lam_adapter_handle {
     atomic_size_t holders;
+    atomic_bool inspected;          /* what is staged was looked at once more (run/runtime.c) */
     struct lam_base *base;          /* held */
     struct lam_adapter *staged;
 };
@@ -102,6 +103,7 @@ struct lam_ahead {
 
 struct lam_session {
     struct lam_composition *composition; /* held */
+    struct lam_lease *lease;        /* held: of the generation whose composition that is; NULL: of none */
     struct lam_kv kv;
     uint32_t *tokens;               /* [context] */
     size_t length, context;

@@ -81,18 +81,12 @@ lam_code lam_publication_freeze(struct lam_publication *p, const char *digest, v
 
 /* ---- what must hold before the store ---- */
 
-static bool same_handle(const struct lam_handle *a, const struct lam_handle *b)
-{
-    return a->slot == b->slot && a->slot_generation == b->slot_generation && a->pointer_generation == b->pointer_generation &&
-           strcmp(a->digest, b->digest) == 0;
-}
-
 static lam_code check_catalogue(const struct lam_publication *p, lam_error *err)
 {
     const struct lam_generations *g = p->table;
     const struct lam_handle *now = &g->current, *then = &p->expected;
     LAM_TRY(lam_generations_check_current(g, err));
-    if (!same_handle(now, then))
+    if (!lam_handle_same(now, then))
         return LAM_RAISE(err, LAM_E_GEN_STALE, "slot %u generation %llu/%llu was expected to be current, slot %u generation %llu/%llu is",
                          then->slot, (unsigned long long)then->slot_generation, (unsigned long long)then->pointer_generation, now->slot,
                          (unsigned long long)now->slot_generation, (unsigned long long)now->pointer_generation);
@@ -123,20 +117,20 @@ static lam_code check_shadow(const struct lam_publication *p, lam_error *err)
     return LAM_OK;
 }
 
-static lam_code check_staged(const struct lam_staged *s, lam_error *err)
+lam_code lam_staged_check(const struct lam_staged *s, lam_error *err)
 {
     if (s->n_begun != s->n_ended)
         return LAM_RAISE(err, LAM_E_GEN_PENDING, "%llu copies were begun, %llu have ended", (unsigned long long)s->n_begun,
                          (unsigned long long)s->n_ended);
-    if (strcmp(s->declared, s->found) != 0)
-        return LAM_RAISE(err, LAM_E_GEN_STAGED_DIGEST, "staged bytes are %s, not %s", s->found, s->declared);
-    if (!s->scales) return LAM_RAISE(err, LAM_E_GEN_STAGED_SCALE, "a staged scale is another than the artefact's");
     if (!s->layout) return LAM_RAISE(err, LAM_E_GEN_STAGED_LAYOUT, "a staged rank or extent is another than the kernels read");
-    if (!s->tails) return LAM_RAISE(err, LAM_E_GEN_STAGED_TAIL, "the padding of a staged factor is not zero");
-    if (!s->finite) return LAM_RAISE(err, LAM_E_GEN_STAGED_FINITE, "a staged value is not finite");
-    if (s->n_missing) return LAM_RAISE(err, LAM_E_GEN_STAGED_MISSING, "%zu staged tensors are missing, first %s", s->n_missing, s->missing);
+    if (s->n_missing) return LAM_RAISE(err, LAM_E_GEN_STAGED_MISSING, "%zu staged tensors are missing, first of %s", s->n_missing, s->missing);
     if (s->n_copied != s->n_modules)
         return LAM_RAISE(err, LAM_E_GEN_STAGED_MODULES, "%zu of %zu modules are staged", s->n_copied, s->n_modules);
+    if (!s->scales) return LAM_RAISE(err, LAM_E_GEN_STAGED_SCALE, "a staged scale is another than the artefact's");
+    if (!s->tails) return LAM_RAISE(err, LAM_E_GEN_STAGED_TAIL, "the padding of a staged factor is not zero");
+    if (!s->finite) return LAM_RAISE(err, LAM_E_GEN_STAGED_FINITE, "a staged value is not finite");
+    if (strcmp(s->declared, s->found) != 0)
+        return LAM_RAISE(err, LAM_E_GEN_STAGED_DIGEST, "staged bytes are %s, not %s", s->found, s->declared);
     return LAM_OK;
 }
 
@@ -144,7 +138,7 @@ lam_code lam_publication_check(const struct lam_publication *p, lam_error *err)
 {
     LAM_TRY(check_catalogue(p, err));
     LAM_TRY(check_shadow(p, err));
-    LAM_TRY(check_staged(&p->staged, err));
+    LAM_TRY(lam_staged_check(&p->staged, err));
     if (p->expected.slot != LAM_NO_SLOT && strcmp(p->handle.digest, p->expected.digest) == 0)
         return LAM_RAISE(err, LAM_E_GEN_ALIAS, "%s is current already, as other bytes", p->handle.digest);
     if (p->n_published != 0) return LAM_RAISE(err, LAM_E_GEN_PUBLISHED, "this was published already");

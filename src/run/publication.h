@@ -57,9 +57,11 @@ lam_code lam_publication_step(struct lam_publication *p, enum lam_publication_st
 lam_code lam_publication_reserve(struct lam_publication *p, lam_error *err);
 /* Puts payload, which is still the caller's, into the slot and makes the handle. */
 lam_code lam_publication_freeze(struct lam_publication *p, const char *digest, void *payload, void (*free_payload)(void *), lam_error *err);
-/* All that must hold before the store, by the table as it is. In this order: those of lam_generations_check_current,
- * LAM_E_GEN_STALE, …_REWIND, …_CATALOGUE, …_SHADOW_LIVE, …_USED,
- * …_GENERATION, …_POINTER, …_EXPOSED, …_PENDING, …_STAGED_DIGEST, …_SCALE, …_LAYOUT, …_TAIL, …_FINITE, …_MISSING, …_MODULES, …_ALIAS,
+/* What verifying found is as it must be. In this order: LAM_E_GEN_PENDING, …_STAGED_LAYOUT, …_MISSING, …_MODULES, …_SCALE, …_TAIL, …_FINITE,
+ * …_DIGEST. */
+lam_code lam_staged_check(const struct lam_staged *s, lam_error *err);
+/* All that must hold before the store, by the table as it is. In this order: those of lam_generations_check_current, LAM_E_GEN_STALE,
+ * …_REWIND, …_CATALOGUE, …_SHADOW_LIVE, …_USED, …_GENERATION, …_POINTER, …_EXPOSED, those of lam_staged_check, LAM_E_GEN_ALIAS,
  * …_PUBLISHED. Under the table's lock. */
 lam_code lam_publication_check(const struct lam_publication *p, lam_error *err);
 /* Compares with what was expected and publishes: the payload is then the table's. On failure nothing has changed. */

@@ -1,6 +1,7 @@
 /* Another composition under a session: rows that are provably equal stay, the rest is computed again. */
 #include "base/alloc.h"
 #include "run/activation.h"
+#include "run/lease.h"
 #include "run/pass.h"
 #include "run/session.h"
 
@@ -104,6 +105,8 @@ lam_code lam_session_rebase(lam_session *s, lam_composition *composition, size_t
     if (code != LAM_OK) return code;
     if (kept) *kept = r.kept;
     lam_composition_free(r.to);
+    lam_lease_release(s->lease); /* the generation's composition is the session's no more */
+    s->lease = NULL;
     lam_session_drop_ahead(s);
     lam_session_free(s->drafter);
     s->drafter = NULL;

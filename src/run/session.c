@@ -1,6 +1,7 @@
 #include "run/session.h"
 #include "base/alloc.h"
 #include "run/activation.h"
+#include "run/lease.h"
 #include "run/pass.h"
 
 #include <string.h>
@@ -47,6 +48,7 @@ void lam_session_free(lam_session *s)
     lam_free(s->next_logits);
     lam_free(s->ahead.logits);
     lam_composition_free(s->composition);
+    lam_lease_release(s->lease);
     lam_free(s);
 }
 
@@ -146,9 +148,11 @@ lam_code lam_session_step(lam_session *const sessions[], const uint32_t tokens[]
     if (n == 0) return LAM_OK;
     LAM_TRY(check_step(sessions, n, err));
     struct lam_base *base = sessions[0]->composition->base;
+    LAM_TRY(lam_lease_begin(sessions, n, err));
     for (size_t i = 0; i < n; i++) lam_session_drop_ahead(sessions[i]);
     lam_pool_lock(base->engine->pool);
     lam_code code = step_locked(sessions, tokens, n, err);
     lam_pool_unlock(base->engine->pool);
+    lam_lease_end(sessions, n);
     return code;
 }
