@@ -147,7 +147,7 @@ $(B)/tests/memory: $(B)/tests/memory.o $(B)/liblamina.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 # Tests that hold something to a memory bound (tests/alloc_meter.h), or take memory away.
-$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays materialize): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+$(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays materialize runtime): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
 include wasm/wasm.mk
 include arm/arm.mk
