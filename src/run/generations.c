@@ -14,6 +14,8 @@ enum lam_slot_state lam_slot_state(const struct lam_slot *s)
     return (enum lam_slot_state)(atomic_load(&s->tag) & (((uint64_t)1 << STATE_BITS) - 1));
 }
 
+uint32_t lam_generations_visible(const struct lam_generations *g) { return slot_of(atomic_load(&g->word)); }
+
 uint64_t lam_slot_generation(const struct lam_slot *s) { return atomic_load(&s->tag) >> STATE_BITS; }
 
 bool lam_handle_same(const struct lam_handle *a, const struct lam_handle *b)

@@ -103,6 +103,9 @@ void lam_generations_abandon(struct lam_generations *g, uint32_t slot);
 /* The one store: h, which is staged and has been checked, is current; what was current retires. */
 void lam_generations_swap(struct lam_generations *g, const struct lam_handle *h, uint64_t catalogue);
 
+/* The slot that acquiring would lease. */
+uint32_t lam_generations_visible(const struct lam_generations *g);
+
 enum lam_slot_state lam_slot_state(const struct lam_slot *s);
 uint64_t lam_slot_generation(const struct lam_slot *s);
 

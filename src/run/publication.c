@@ -113,7 +113,6 @@ static lam_code check_shadow(const struct lam_publication *p, lam_error *err)
     if (h->pointer_generation != p->shadow_pointer_generation + 1)
         return LAM_RAISE(err, LAM_E_GEN_SHADOW_POINTER, "slot %u had pointer generation %llu and is to be published as %llu", h->slot,
                          (unsigned long long)p->shadow_pointer_generation, (unsigned long long)h->pointer_generation);
-    if (p->exposed) return LAM_RAISE(err, LAM_E_GEN_SHADOW_EXPOSED, "slot %u could be reached before it was published", h->slot);
     return LAM_OK;
 }
 
@@ -136,12 +135,13 @@ lam_code lam_staged_check(const struct lam_staged *s, lam_error *err)
 
 lam_code lam_publication_check(const struct lam_publication *p, lam_error *err)
 {
+    if (p->shadow != p->expected.slot && lam_generations_visible(p->table) == p->shadow)
+        return LAM_RAISE(err, LAM_E_GEN_SHADOW_EXPOSED, "slot %u could be reached before it was published", p->shadow);
     LAM_TRY(check_catalogue(p, err));
     LAM_TRY(check_shadow(p, err));
     LAM_TRY(lam_staged_check(&p->staged, err));
     if (p->expected.slot != LAM_NO_SLOT && strcmp(p->handle.digest, p->expected.digest) == 0)
         return LAM_RAISE(err, LAM_E_GEN_ALIAS, "%s is current already, as other bytes", p->handle.digest);
-    if (p->n_published != 0) return LAM_RAISE(err, LAM_E_GEN_PUBLISHED, "this was published already");
     return LAM_OK;
 }
 
@@ -149,13 +149,13 @@ lam_code lam_publication_publish(struct lam_publication *p, lam_error *err)
 {
     struct lam_generations *g = p->table;
     struct lam_publication next = *p; /* a refused attempt is as before */
+    if (p->n_steps > LAM_PUBLICATION_PUBLISH) return LAM_RAISE(err, LAM_E_GEN_PUBLISHED, "%s was published already", p->handle.digest);
     LAM_TRY(lam_publication_step(&next, LAM_PUBLICATION_PUBLISH, err));
     lam_mutex_lock(g->lock);
     lam_code code = lam_publication_check(p, err);
     if (code == LAM_OK) lam_generations_swap(g, &p->handle, p->catalogue);
     lam_mutex_unlock(g->lock);
     if (code != LAM_OK) return code;
-    next.n_published++;
     next.shadow = LAM_NO_SLOT;
     *p = next;
     LAM_TRY(lam_publication_step(p, LAM_PUBLICATION_ACTIVE, err));

@@ -44,8 +44,6 @@ struct lam_publication {
     uint64_t shadow_slot_generation, shadow_pointer_generation; /* … before it was reserved */
     struct lam_staged staged;
     struct lam_handle handle;        /* frozen */
-    bool exposed;                    /* somebody could see the slot already */
-    unsigned n_published;
 };
 
 /* Notes what is current. LAM_E_GEN_CATALOGUE_… if the catalogue has drifted from its slot. */
@@ -60,11 +58,12 @@ lam_code lam_publication_freeze(struct lam_publication *p, const char *digest, v
 /* What verifying found is as it must be. In this order: LAM_E_GEN_PENDING, …_STAGED_LAYOUT, …_MISSING, …_MODULES, …_SCALE, …_TAIL, …_FINITE,
  * …_DIGEST. */
 lam_code lam_staged_check(const struct lam_staged *s, lam_error *err);
-/* All that must hold before the store, by the table as it is. In this order: those of lam_generations_check_current, LAM_E_GEN_STALE,
- * …_REWIND, …_CATALOGUE, …_SHADOW_LIVE, …_USED, …_GENERATION, …_POINTER, …_EXPOSED, those of lam_staged_check, LAM_E_GEN_ALIAS,
- * …_PUBLISHED. Under the table's lock. */
+/* All that must hold before the store, by the table as it is. In this order: LAM_E_GEN_SHADOW_EXPOSED, those of
+ * lam_generations_check_current, LAM_E_GEN_STALE, …_REWIND, …_CATALOGUE, …_SHADOW_LIVE, …_USED, …_GENERATION, …_POINTER, those of
+ * lam_staged_check, LAM_E_GEN_ALIAS. Under the table's lock. */
 lam_code lam_publication_check(const struct lam_publication *p, lam_error *err);
-/* Compares with what was expected and publishes: the payload is then the table's. On failure nothing has changed. */
+/* Compares with what was expected and publishes: the payload is then the table's. On failure nothing has changed.
+ * LAM_E_GEN_PUBLISHED the second time, and what lam_publication_check says. */
 lam_code lam_publication_publish(struct lam_publication *p, lam_error *err);
 /* Frees the slot of an attempt that did not publish. */
 void lam_publication_abort(struct lam_publication *p);
