@@ -65,8 +65,12 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     lam_sampling_default(&out->sampling);
     lam_manifest_sampling_apply(&m->sampling, &out->sampling);
     double start = now_seconds();
+    uint64_t budget = 0;
+    code = budget_of(o, m, &budget, err);
+    if (code != LAM_OK) return code;
     lam_engine_options engine = {.threads = (unsigned)count_or(o->threads, 0), .max_rows = (size_t)count_or(o->chunk, 0),
-                                 .prefix_cache = (size_t)(count_or(o->prefix_cache, 0) << 20)};
+                                 .prefix_cache = (size_t)(count_or(o->prefix_cache, 0) << 20),
+                                 .budget = budget < SIZE_MAX ? (size_t)budget : SIZE_MAX};
     out->cached_base = calloc(1, sizeof *out->cached_base);
     if (!out->cached_base) return fail_memory(err);
     code = lam_engine_new(&engine, &out->engine, err);

@@ -100,18 +100,25 @@ static lam_code read_budget(const char *text, uint64_t *out, lam_error *err)
     return LAM_OK;
 }
 
+lam_code budget_of(const struct options *o, const lam_manifest *m, uint64_t *out, lam_error *err)
+{
+    *out = 0;
+    lam_code code = read_budget(o->budget, out, err);
+    if (m->memory_budget && (*out == 0 || *out > m->memory_budget)) *out = m->memory_budget;
+    return code;
+}
+
 /* What is to be planned, and within which budget; no file but a manifest is read. */
 static lam_code read_stack(const struct options *o, struct plan *p, lam_error *err)
 {
     *p = (struct plan){.o = o};
     lam_code code = stack_open(o, &p->stack, err);
     if (code != LAM_OK) return code;
-    uint64_t allowed = p->stack.m->memory_budget;
-    code = read_budget(o->budget, &p->budget, err);
-    if (code != LAM_OK || allowed == 0 || (p->budget && p->budget <= allowed)) return code;
-    if (p->budget) note(o, "%s allows %.1f MB: that holds, not --budget %s", o->model, (double)allowed / 1e6, o->budget);
-    p->budget = allowed;
-    return LAM_OK;
+    uint64_t allowed = p->stack.m->memory_budget, asked = 0;
+    code = read_budget(o->budget, &asked, err);
+    if (code == LAM_OK && allowed && asked > allowed)
+        note(o, "%s allows %.1f MB: that holds, not --budget %s", o->model, (double)allowed / 1e6, o->budget);
+    return code == LAM_OK ? budget_of(o, p->stack.m, &p->budget, err) : code;
 }
 
 /* Who only asks for a plan does not expect that a file of the model's size is written. */

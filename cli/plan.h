@@ -22,6 +22,8 @@ lam_code plan_open(const struct options *o, struct plan *p, lam_error *err);
 lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_options *options, lam_plan_bytes *out, lam_error *err);
 void plan_close(struct plan *p);
 
+/* The budget in bytes that the options state, or else the manifest; 0: none. */
+lam_code budget_of(const struct options *o, const lam_manifest *m, uint64_t *out, lam_error *err);
 /* LAM_E_BUDGET if what the options name would take more than their budget, or the manifest's: before anything of it is allocated. */
 lam_code check_budget(const struct options *o, lam_error *err);
 

@@ -235,7 +235,7 @@ static inline void opens_on_base(const char *slm, const char *base, const struct
     lam_error err = {0};
     struct lam_model *model;
     struct lam_adapter *adapter;
-    assert_ok(lam_model_open(base, &model, &err), err);
+    assert_ok(lam_model_open(base, NULL, &model, &err), err);
     assert_ok(lam_adapter_open(slm, &model->targets, false, &adapter, &err), err);
     assert_int_equal(adapter->n_modules, report->n_modules);
     assert_string_equal(adapter->digest, report->digest);

@@ -398,8 +398,8 @@ static void test_adapters(void **state)
     struct lam_model *m, *n;
     struct lam_adapter_report report;
     const char *source = GOLDEN "adapters/llama-gqa/all-r4";
-    assert_ok(lam_model_open(base.path, &m, &err), err);
-    assert_ok(lam_model_open(other.path, &n, &err), err);
+    assert_ok(lam_model_open(base.path, NULL, &m, &err), err);
+    assert_ok(lam_model_open(other.path, NULL, &n, &err), err);
     assert_ok(lam_cache_open_adapter(source, base.path, m->base_digest, &options, &a, &report, &err), err);
     assert_false(a.was_cached);
     assert_true(report.n_tensors > 0);

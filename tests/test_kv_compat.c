@@ -832,7 +832,8 @@ static lam_code misuse(enum wrong wrong)
     if (wrong == RELABELLED) other[1].operators[0] ^= 1;
     if (wrong == TAINT_DROPPED) memcpy(other[1].operators, base_operators, sizeof base_operators);
     if (wrong == PARENT_LOST) { /* the branch that was forked was written over */
-        struct lam_kv_page *own = lam_kv_clone(&kv, kv.pages[0]);
+        struct lam_kv_page *own;
+        assert_ok(lam_kv_clone(&kv, kv.pages[0], &own, &err), err);
         lam_kv_drop(kv.pages[0]);
         kv.pages[0] = own;
     }

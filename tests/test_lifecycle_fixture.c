@@ -109,8 +109,8 @@ static void small_open(struct small *s, const char *name, uint32_t rank)
     s->module = (struct lam_module){.target = &s->target, .method = LAM_METHOD_LORA};
     s->module.lora.rank = rank;
     s->module.lora.alpha = fraction(json_object_get(adapter, "scale")) * rank;
-    assert_ok(lam_factor_stage(a, rank, 3, false, &s->module.lora.a, &err), err);
-    assert_ok(lam_factor_stage(packed, 2, rank, false, &s->module.lora.b, &err), err);
+    assert_ok(lam_factor_stage(a, rank, 3, false, NULL, &s->module.lora.a, &err), err);
+    assert_ok(lam_factor_stage(packed, 2, rank, false, NULL, &s->module.lora.b, &err), err);
     s->adapter = (struct lam_adapter){.name = (char *)name, .modules = &s->module, .n_modules = 1};
     struct lam_stack_item item = {.adapter = &s->adapter, .weight = 1, .active = true};
     struct lam_stack stack = {.items = &item, .n = 1}, none = {.n = 0};

@@ -43,7 +43,14 @@ typedef struct lam_engine_options {
     const char *isa;    /* NULL: LAMINA_ISA from the environment, else the fastest that the CPU has; "scalar", "avx2", "avx512", "neon", … */
     size_t max_rows;    /* rows of one forward pass, 65536 at most; 0: 64. Results don't depend on it */
     size_t prefix_cache; /* bytes for keys and values that histories leave to those that begin alike (lamina/reuse.h); 0: off */
+    size_t budget;      /* bytes that all that is made with the engine may take together: decoded and staged weights, keys and values, tokens,
+                         * logits, buffers (not the mapped files, metadata and tokenizers; lamina/plan.h counts these, too). What would pass it
+                         * is refused with LAM_E_BUDGET before it is allocated. 0: no limit */
 } lam_engine_options;
+
+typedef struct lam_memory {
+    size_t limit, used, peak; /* bytes; peak: the most that was in use at one time */
+} lam_memory;
 
 /* options may be NULL. LAM_E_ISA, LAM_E_ARGUMENT, LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam_error *err);
@@ -52,6 +59,8 @@ LAM_API void lam_engine_free(lam_engine *engine);
 LAM_API const char *lam_engine_isa(const lam_engine *engine);
 LAM_API const char *lam_engine_machine(const lam_engine *engine);
 LAM_API unsigned lam_engine_threads(const lam_engine *engine);
+/* What is counted against lam_engine_options.budget. */
+LAM_API void lam_engine_memory(const lam_engine *engine, lam_memory *out);
 
 /* ---- base ---- */
 

@@ -180,7 +180,7 @@ static lam_code open_from(struct lam_opening *o, bool waive, lam_error *err)
 lam_code lam_adapter_open(const char *path, const struct lam_base_targets *base, bool waive, struct lam_adapter **out, lam_error *err)
 {
     *out = NULL;
-    struct lam_opening o = {.path = path, .base = base, .adapter = lam_alloc(1, sizeof *o.adapter)};
+    struct lam_opening o = {.path = path, .base = base, .budget = base->budget, .adapter = lam_alloc(1, sizeof *o.adapter)};
     if (!o.adapter) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
     lam_code code = lam_slm_open(path, &o.file, err);
     if (code == LAM_OK) code = open_from(&o, waive, err);
@@ -198,11 +198,11 @@ void lam_adapter_free(struct lam_adapter *a)
         lam_lora_release(&m->lora);
         lam_dora_release(&m->dora);
         lam_sparse_release(&m->sparse);
-        lam_free_aligned((uint8_t *)m->dense.tiles);
-        lam_free_aligned((uint8_t *)m->weight.tiles);
-        lam_free(m->ia3);
-        lam_free(m->vector);
-        lam_free(m->bias);
+        lam_budget_free((uint8_t *)m->dense.tiles);
+        lam_budget_free((uint8_t *)m->weight.tiles);
+        lam_budget_free(m->ia3);
+        lam_budget_free(m->vector);
+        lam_budget_free(m->bias);
     }
     lam_free(a->invocation);
     lam_free(a->path);

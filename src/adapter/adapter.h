@@ -39,6 +39,7 @@ struct lam_base_targets {
     const char *base_digest;         /* "sha256:…" */
     const struct lam_target *items;  /* sorted by name */
     size_t n_items;
+    struct lam_budget *budget;       /* for what is staged for them; borrowed; NULL: none */
 };
 
 /* A factor f[rows, cols] in the form that the kernels read, in tiles of 16 rows. */

@@ -22,11 +22,12 @@ static lam_code widen(const struct lam_opening *o, const struct lam_slm_entry *e
     float *f;
     size_t rows = e->dims[1], cols = e->dims[0];
     LAM_TRY(lam_opening_floats(o, e, &f, err));
-    double *d = *out = lam_alloc(rows * cols, sizeof *d);
+    lam_code code = lam_budget_alloc(o->budget, rows * cols, sizeof **out, o->path, out, err);
+    double *d = *out;
     for (size_t r = 0; d && r < rows; r++)
         for (size_t k = 0; k < cols; k++) d[turn ? k * rows + r : r * cols + k] = (double)f[r * cols + k];
-    lam_free(f);
-    return d ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a factor of %zu by %zu", o->path, rows, cols);
+    lam_budget_free(f);
+    return code;
 }
 
 /* Row i of A Aᵀ. */
@@ -101,14 +102,13 @@ lam_code lam_dora_open(struct lam_opening *o, struct lam_module *m, lam_error *e
         return LAM_RAISE(err, LAM_E_LIMIT, "%s: DoRA of rank %u on %s, %d at most", o->path, m->lora.rank, t->name, MOST_RANK);
     m->method = LAM_METHOD_DORA;
     m->no_effect = false;
-    m->dora.w = lam_alloc(t->rows, sizeof(double));
-    m->dora.mixed = lam_alloc(t->rows, sizeof(double));
-    m->dora.delta = lam_alloc(t->rows, sizeof(double));
-    if (!m->dora.w || !m->dora.mixed || !m->dora.delta) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %u rows", o->path, t->rows);
+    LAM_TRY(lam_budget_alloc(o->budget, t->rows, sizeof(double), o->path, &m->dora.w, err));
+    LAM_TRY(lam_budget_alloc(o->budget, t->rows, sizeof(double), o->path, &m->dora.mixed, err));
+    LAM_TRY(lam_budget_alloc(o->budget, t->rows, sizeof(double), o->path, &m->dora.delta, err));
     o->bytes += t->rows * 3 * sizeof(double);
     lam_code code = measure(o, m, &f, err);
-    lam_free(f.a);
-    lam_free(f.b);
+    lam_budget_free(f.a);
+    lam_budget_free(f.b);
     lam_free(f.gram);
     lam_free(f.products);
     lam_free(f.row);
@@ -118,17 +118,15 @@ lam_code lam_dora_open(struct lam_opening *o, struct lam_module *m, lam_error *e
 
 void lam_dora_release(struct lam_dora *d)
 {
-    lam_free(d->magnitude);
-    lam_free(d->w);
-    lam_free(d->mixed);
-    lam_free(d->delta);
+    lam_budget_free(d->magnitude);
+    lam_budget_free(d->w);
+    lam_budget_free(d->mixed);
+    lam_budget_free(d->delta);
 }
 
-float *lam_dora_factors(const struct lam_module *m, double scale)
+void lam_dora_factors(const struct lam_module *m, double scale, float *out)
 {
     const struct lam_dora *d = &m->dora;
-    float *out = lam_alloc(m->target->rows, sizeof *out);
-    for (uint32_t r = 0; out && r < m->target->rows; r++)
+    for (uint32_t r = 0; r < m->target->rows; r++)
         out[r] = (float)((double)d->magnitude[r] / sqrt(d->w[r] + 2.0 * scale * d->mixed[r] + scale * scale * d->delta[r]));
-    return out;
 }

@@ -4,7 +4,7 @@
 
 #include "adapter/adapter.h"
 
-/* m' = magnitude / ‖W + scale·BA‖ of each row, [rows]; scale is w·s. The caller owns it; NULL without memory. A value may be not finite. */
-float *lam_dora_factors(const struct lam_module *m, double scale);
+/* m' = magnitude / ‖W + scale·BA‖ of each row, → out[rows]; scale is w·s. A value may be not finite. */
+void lam_dora_factors(const struct lam_module *m, double scale, float *out);
 
 #endif

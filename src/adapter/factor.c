@@ -1,5 +1,6 @@
 #include "adapter/factor.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "kernels/scalar.h"
 #include "tensor/group.h"
 #include "tensor/tiles.h"
@@ -62,13 +63,14 @@ static void stage_float(const float *f, struct lam_factor *out)
             tiles[(r / LAM_TILE_ROWS * out->cols + k) * LAM_TILE_ROWS + r % LAM_TILE_ROWS] = f[r * out->cols + k];
 }
 
-lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool quantised, struct lam_factor *out, lam_error *err)
+lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool quantised, struct lam_budget *budget, struct lam_factor *out,
+                          lam_error *err)
 {
     size_t bytes;
     *out = (struct lam_factor){.rows = rows, .cols = cols, .quantised = quantised};
-    if (lam_factor_bytes(rows, cols, quantised, &bytes)) out->tiles = lam_alloc_aligned(bytes);
-    if (!out->tiles) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a factor of %u by %u", rows, cols);
-    lam_code code = LAM_OK;
+    if (!lam_factor_bytes(rows, cols, quantised, &bytes)) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a factor of %u by %u", rows, cols);
+    lam_code code = lam_budget_alloc(budget, bytes, 1, "a staged factor", &out->tiles, err);
+    if (code != LAM_OK) return code;
     if (quantised) code = stage_q14(f, out, err);
     else stage_float(f, out);
     if (code != LAM_OK) lam_factor_release(out);
@@ -77,6 +79,6 @@ lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool qua
 
 void lam_factor_release(struct lam_factor *f)
 {
-    lam_free_aligned(f->tiles);
+    lam_budget_free(f->tiles);
     *f = (struct lam_factor){0};
 }

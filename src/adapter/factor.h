@@ -5,8 +5,10 @@
 #include "adapter/adapter.h"
 #include "kernels/kernels.h"
 
-/* f[rows, cols], row-major float32 → staged. quantised: 14-bit groups of 32 along cols, else float32 tiles. */
-lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool quantised, struct lam_factor *out, lam_error *err);
+/* f[rows, cols], row-major float32 → staged. quantised: 14-bit groups of 32 along cols, else float32 tiles.
+ * budget may be NULL. LAM_E_BUDGET, LAM_E_NO_MEMORY, LAM_E_NON_FINITE. */
+lam_code lam_factor_stage(const float *f, uint32_t rows, uint32_t cols, bool quantised, struct lam_budget *budget, struct lam_factor *out,
+                          lam_error *err);
 void lam_factor_release(struct lam_factor *f);
 
 /* Tiles first .. first+n-1 of a quantised factor. */

@@ -14,7 +14,7 @@ lam_code lam_ia3_open(struct lam_opening *o, struct lam_module *m, lam_error *er
     m->no_effect = true;
     for (uint32_t i = 0; i < (output ? t->rows : t->cols); i++) m->no_effect &= m->ia3[i] == 1.0f;
     if (output && input) {
-        lam_free(input);
+        lam_budget_free(input);
         return LAM_RAISE(err, LAM_E_DUPLICATE, "%s: %s has both of ia3_output and ia3_input", o->path, t->name);
     }
     if (!t->matrix || t->role == LAM_ROLE_EMBEDDING) return LAM_RAISE(err, LAM_E_METHOD, "%s: IA³ on %s", o->path, t->name);

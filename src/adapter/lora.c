@@ -44,8 +44,8 @@ static lam_code stage(struct lam_opening *o, const struct lam_slm_entry *e, uint
     size_t bytes = 0;
     LAM_TRY(lam_opening_floats(o, e, &values, err));
     *zero = all_zero(values, (size_t)rows * cols);
-    lam_code code = lam_factor_stage(values, rows, cols, quantised, out, err);
-    lam_free(values);
+    lam_code code = lam_factor_stage(values, rows, cols, quantised, o->budget, out, err);
+    lam_budget_free(values);
     if (code == LAM_OK && lam_factor_bytes(rows, cols, quantised, &bytes)) o->bytes += bytes;
     return code;
 }
@@ -72,31 +72,32 @@ lam_code lam_lora_open(struct lam_opening *o, const json_t *item, struct lam_mod
     return lam_opening_floats(o, a, &m->lora.embedding_a, err);
 }
 
-lam_code lam_lora_read(struct lam_slm *file, const struct lam_module *m, float **a, struct lam_factor *b, lam_error *err)
+lam_code lam_lora_read(struct lam_slm *file, const struct lam_module *m, struct lam_budget *budget, float **a, struct lam_factor *b,
+                       lam_error *err)
 {
-    struct lam_opening o = {.path = file->file.path, .file = file};
+    struct lam_opening o = {.path = file->file.path, .file = file, .budget = budget};
     const struct lam_target *t = m->target;
     uint32_t rank = m->lora.rank;
     const struct lam_slm_entry *entry;
     float *values;
     LAM_TRY(lam_opening_part(&o, t, LAM_PART_B, t->rows, rank, &entry, err));
     LAM_TRY(lam_opening_floats(&o, entry, &values, err));
-    lam_code code = lam_factor_stage(values, t->rows, rank, false, b, err);
-    lam_free(values);
+    lam_code code = lam_factor_stage(values, t->rows, rank, false, budget, b, err);
+    lam_budget_free(values);
     if (code != LAM_OK) return code;
     LAM_TRY(lam_opening_part(&o, t, LAM_PART_A, rank, t->cols, &entry, err));
     LAM_TRY(lam_opening_floats(&o, entry, &values, err));
-    *a = lam_alloc((size_t)t->cols * rank, sizeof **a);
+    code = lam_budget_alloc(budget, (size_t)t->cols * rank, sizeof **a, "a materialised factor", a, err);
     for (size_t k = 0; *a && k < t->cols; k++)
         for (size_t r = 0; r < rank; r++) (*a)[k * rank + r] = values[r * t->cols + k];
-    lam_free(values);
-    return *a ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: factors of %s", o.path, t->name);
+    lam_budget_free(values);
+    return code;
 }
 
 void lam_lora_release(struct lam_lora *l)
 {
     lam_factor_release(&l->a);
     lam_factor_release(&l->b);
-    lam_free(l->embedding_a);
-    lam_free(l->b_bias);
+    lam_budget_free(l->embedding_a);
+    lam_budget_free(l->b_bias);
 }

@@ -36,13 +36,15 @@ lam_code lam_opening_floats(const struct lam_opening *o, const struct lam_slm_en
     size_t row_bytes = 0, n;
     *out = NULL;
     lam_dtype_row_bytes(e->dtype, e->dims[0], &row_bytes);
-    float *f = lam_mul_size(e->dims[0], e->dims[1], &n) ? lam_alloc(n, sizeof *f) : NULL;
-    if (!f) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a tensor of %u by %u", o->path, e->dims[1], e->dims[0]);
+    float *f;
+    if (!lam_mul_size(e->dims[0], e->dims[1], &n))
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a tensor of %u by %u", o->path, e->dims[1], e->dims[0]);
+    LAM_TRY(lam_budget_alloc(o->budget, n, sizeof *f, o->path, &f, err));
     for (size_t r = 0; r < e->dims[1]; r++) {
         const uint8_t *row = lam_slm_tensor_data(o->file, e) + r * row_bytes;
         lam_code code = check_row(o, e, row, r, err);
         if (code != LAM_OK) {
-            lam_free(f);
+            lam_budget_free(f);
             return code;
         }
         lam_decode_row(e->dtype, row, e->dims[0], f + r * e->dims[0]);
@@ -68,9 +70,9 @@ lam_code lam_opening_matrix(struct lam_opening *o, const struct lam_slm_entry *e
     uint8_t *tiles = NULL;
     *out = (struct lam_matrix){.dtype = e->dtype, .rows = e->dims[1], .cols = e->dims[0]};
     lam_dtype_row_bytes(e->dtype, out->cols, &row_bytes);
-    if (lam_tile_stride(e->dtype, out->cols, &out->stride) && lam_tiled_bytes(e->dtype, out->rows, out->cols, &bytes))
-        tiles = lam_alloc_aligned(bytes);
-    if (!tiles) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a tensor of %u by %u", o->path, out->rows, out->cols);
+    if (!lam_tile_stride(e->dtype, out->cols, &out->stride) || !lam_tiled_bytes(e->dtype, out->rows, out->cols, &bytes))
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: a tensor of %u by %u", o->path, out->rows, out->cols);
+    LAM_TRY(lam_budget_alloc(o->budget, bytes, 1, o->path, &tiles, err));
     out->tiles = tiles;
     o->bytes += bytes;
     for (size_t r = 0; r < out->rows; r++) LAM_TRY(check_row(o, e, lam_slm_tensor_data(o->file, e) + r * row_bytes, r, err));

@@ -3,12 +3,14 @@
 #define LAM_ADAPTER_OPENING_H
 
 #include "adapter/adapter.h"
+#include "base/budget.h"
 #include "base/json.h"
 
 struct lam_opening {
     const char *path;
     struct lam_slm *file;
     const struct lam_base_targets *base;
+    struct lam_budget *budget;   /* may be NULL */
     struct lam_adapter *adapter;
     size_t n_used;  /* tensors that belong to a module */
     size_t bytes;   /* staged by the module at work */
@@ -18,7 +20,7 @@ struct lam_opening {
 lam_code lam_opening_part(struct lam_opening *o, const struct lam_target *target, enum lam_adapter_part part, uint32_t rows,
                           uint32_t cols, const struct lam_slm_entry **out, lam_error *err);
 
-/* A whole float tensor as float32, owned by the caller; refused if a value is not finite. */
+/* A whole float tensor as float32, owned by the caller (lam_budget_free); refused if a value is not finite. */
 lam_code lam_opening_floats(const struct lam_opening *o, const struct lam_slm_entry *e, float **out, lam_error *err);
 
 /* lam_opening_part and lam_opening_floats: *out is NULL if the tensor is absent. */

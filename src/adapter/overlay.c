@@ -3,6 +3,7 @@
 #include "adapter/factor.h"
 #include "adapter/lora.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 
 #include <float.h>
 #include <math.h>
@@ -23,6 +24,7 @@ struct building {
     const struct lam_target *target;
     size_t owner;                        /* of the target; SIZE_MAX: none is named */
     const float *base_bias;
+    struct lam_budget *budget;
 };
 
 static const char *name_of(const struct building *b, size_t item) { return b->stack->items[item].adapter->name; }
@@ -69,9 +71,10 @@ static lam_code choose_modules(struct building *b, lam_error *err)
     return LAM_OK;
 }
 
-static lam_code no_memory(const struct building *b, lam_error *err)
+/* Values that the overlay keeps. */
+static lam_code new_floats(const struct building *b, uint32_t n, float **out, lam_error *err)
 {
-    return LAM_RAISE(err, LAM_E_NO_MEMORY, "the operators of %s", b->target->name);
+    return lam_budget_alloc(b->budget, n, sizeof **out, b->target->name, out, err);
 }
 
 /* A weight by which values are mixed, in float32. */
@@ -87,8 +90,8 @@ static lam_code blend(const struct building *b, const float *from, const float *
 {
     float w = 0.0f;
     LAM_TRY(narrow(b, weight, &w, err));
-    float *mixed = *out = lam_alloc(n, sizeof *mixed);
-    if (!mixed) return no_memory(b, err);
+    LAM_TRY(new_floats(b, n, out, err));
+    float *mixed = *out;
     for (uint32_t i = 0; i < n; i++) {
         mixed[i] = weight == 1.0 ? to[i] : from[i] + w * (to[i] - from[i]);
         if (!isfinite(mixed[i]))
@@ -111,8 +114,8 @@ static lam_code ia3_factors(const struct building *b, const struct lam_module *m
 {
     float w = 0.0f;
     LAM_TRY(narrow(b, weight, &w, err));
-    float *f = *out = lam_alloc(n, sizeof *f);
-    if (!f) return no_memory(b, err);
+    LAM_TRY(new_floats(b, n, out, err));
+    float *f = *out;
     for (uint32_t i = 0; i < n; i++) f[i] = weight == 1.0 ? m->ia3[i] : 1.0f + w * (m->ia3[i] - 1.0f);
     return LAM_OK;
 }
@@ -122,13 +125,12 @@ static lam_code low_rank_op(const struct building *b, size_t item, const struct 
     double scale = b->stack->items[item].weight * lam_lora_scale(&m->lora);
     LAM_TRY(scale_of(b, item, scale, op, err));
     if (m->lora.b_bias) {
-        op->shift = lam_alloc(m->target->rows, sizeof *op->shift);
-        if (!op->shift) return no_memory(b, err);
+        LAM_TRY(new_floats(b, m->target->rows, &op->shift, err));
         for (uint32_t r = 0; r < m->target->rows; r++) op->shift[r] = op->scale * m->lora.b_bias[r];
     }
     if (m->method != LAM_METHOD_DORA) return LAM_OK;
-    op->rows = lam_dora_factors(m, scale);
-    if (!op->rows) return no_memory(b, err);
+    LAM_TRY(new_floats(b, m->target->rows, &op->rows, err));
+    lam_dora_factors(m, scale, op->rows);
     for (uint32_t r = 0; r < m->target->rows; r++)
         if (!isfinite(op->rows[r]))
             return LAM_RAISE(err, LAM_E_ARGUMENT, "adapter %.100s at weight %g: row %u of %s cannot be brought to its length", name_of(b, item),
@@ -147,7 +149,7 @@ static lam_code scale_input(const struct building *b, const struct lam_module *m
         return LAM_OK;
     }
     for (uint32_t i = 0; i < m->target->cols; i++) slot->input[i] = slot->input[i] * factors[i];
-    lam_free(factors);
+    lam_budget_free(factors);
     return LAM_OK;
 }
 
@@ -212,8 +214,8 @@ static lam_code fold_shifts(const struct building *b, struct lam_overlay_slot *s
     bool any = false;
     for (size_t o = 0; o < slot->n_ops; o++) any |= slot->ops[o].shift != NULL;
     if (!any) return LAM_OK;
-    float *s = slot->shift = lam_alloc(n, sizeof *s);
-    if (!s) return no_memory(b, err);
+    LAM_TRY(new_floats(b, n, &slot->shift, err));
+    float *s = slot->shift;
     for (size_t o = 0; o < slot->n_ops; o++) {
         const struct lam_overlay_op *op = &slot->ops[o];
         for (uint32_t r = 0; r < n; r++) {
@@ -235,7 +237,7 @@ static lam_code materialize(struct building *b, struct lam_overlay_slot *slot, l
         if (!m || (m->method != LAM_METHOD_LORA && m->method != LAM_METHOD_DORA)) continue;
         while (slot->ops[o].module != m || slot->ops[o].method != m->method) o++;
         if (!b->files[i]) LAM_TRY(lam_adapter_reopen(b->stack->items[i].adapter, &b->files[i], err));
-        LAM_TRY(lam_lora_read(b->files[i], m, &slot->ops[o].a, &slot->ops[o].b, err));
+        LAM_TRY(lam_lora_read(b->files[i], m, b->budget, &slot->ops[o].a, &slot->ops[o].b, err));
     }
     return fold_shifts(b, slot, err);
 }
@@ -299,7 +301,7 @@ lam_code lam_overlay_build(const struct lam_base_targets *base, const struct lam
     size_t n_ops = 0;
     for (size_t i = 0; i < stack->n; i++) n_ops += 2 * stack->items[i].adapter->n_modules; /* a weight and an operator */
     *out = (struct lam_overlay){.first_target = base->items, .n_slots = base->n_items};
-    struct building b = {.stack = stack};
+    struct building b = {.stack = stack, .budget = base->budget};
     out->slots = lam_alloc(base->n_items, sizeof *out->slots);
     out->ops = lam_alloc(n_ops, sizeof *out->ops);
     b.cursors = lam_alloc(stack->n, sizeof *b.cursors);
@@ -321,15 +323,15 @@ void lam_overlay_release(struct lam_overlay *o)
     for (size_t i = 0; o->slots && i < o->n_slots; i++) {
         struct lam_overlay_slot *slot = &o->slots[i];
         for (size_t k = 0; k < slot->n_ops; k++) {
-            lam_free(slot->ops[k].rows);
-            lam_free(slot->ops[k].shift);
-            lam_free(slot->ops[k].a);
+            lam_budget_free(slot->ops[k].rows);
+            lam_budget_free(slot->ops[k].shift);
+            lam_budget_free(slot->ops[k].a);
             lam_factor_release(&slot->ops[k].b);
         }
-        lam_free(slot->input);
-        lam_free(slot->bias);
-        lam_free(slot->vector);
-        lam_free(slot->shift);
+        lam_budget_free(slot->input);
+        lam_budget_free(slot->bias);
+        lam_budget_free(slot->vector);
+        lam_budget_free(slot->shift);
     }
     lam_free(o->slots);
     lam_free(o->ops);

@@ -8,8 +8,7 @@
 static lam_code read_indices(struct lam_opening *o, const struct lam_slm_entry *e, uint32_t **out, lam_error *err)
 {
     size_t n = e->dims[0];
-    *out = lam_alloc(n, sizeof **out);
-    if (!*out) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %zu indices", o->path, n);
+    LAM_TRY(lam_budget_alloc(o->budget, n, sizeof **out, o->path, out, err));
     memcpy(*out, lam_slm_tensor_data(o->file, e), n * sizeof **out);
     o->bytes += n * sizeof **out;
     return LAM_OK;
@@ -65,9 +64,9 @@ lam_code lam_sparse_open(struct lam_opening *o, struct lam_module *m, lam_error 
 
 void lam_sparse_release(struct lam_sparse *s)
 {
-    lam_free(s->starts);
-    lam_free(s->columns);
-    lam_free(s->values);
+    lam_budget_free(s->starts);
+    lam_budget_free(s->columns);
+    lam_budget_free(s->values);
 }
 
 void lam_sparse_product(const struct lam_module *m, size_t tile, float weight, const float *x, size_t x_stride, size_t n, float *y,

@@ -1,5 +1,6 @@
 #include "cache/kv.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "base/os.h"
 
 #include <stdatomic.h>
@@ -8,6 +9,7 @@
 struct lam_kv_page {
     atomic_size_t holders;
     size_t bytes; /* with its head */
+    struct lam_budget *budget; /* that they are counted for, or NULL */
 };
 
 #define PAGE_HEAD 64 /* bytes before a page's content, which is aligned like the page */
@@ -19,14 +21,20 @@ size_t lam_kv_page_bytes(const struct lam_kv *kv) { return head_bytes(kv) * kv->
 
 void *lam_kv_bytes(struct lam_kv_page *page) { return (char *)page + PAGE_HEAD; }
 
-static struct lam_kv_page *new_page(const struct lam_kv *kv)
+static lam_code new_page(const struct lam_kv *kv, struct lam_kv_page **out, lam_error *err)
 {
     size_t bytes = PAGE_HEAD + lam_kv_page_bytes(kv);
-    struct lam_kv_page *page = lam_large_alloc(bytes);
-    if (!page) return NULL;
+    *out = NULL;
+    LAM_TRY(lam_budget_reserve(kv->budget, bytes, "a KV page", err));
+    struct lam_kv_page *page = *out = lam_large_alloc(bytes);
+    if (!page) {
+        lam_budget_release(kv->budget, bytes);
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "a KV page of %zu bytes", bytes);
+    }
     atomic_init(&page->holders, 1);
     page->bytes = bytes;
-    return page;
+    page->budget = kv->budget;
+    return LAM_OK;
 }
 
 struct lam_kv_page *lam_kv_hold(struct lam_kv_page *page)
@@ -37,14 +45,16 @@ struct lam_kv_page *lam_kv_hold(struct lam_kv_page *page)
 
 void lam_kv_drop(struct lam_kv_page *page)
 {
-    if (page && atomic_fetch_sub(&page->holders, 1) == 1) lam_large_free(page, page->bytes);
+    if (!page || atomic_fetch_sub(&page->holders, 1) != 1) return;
+    lam_budget_release(page->budget, page->bytes);
+    lam_large_free(page, page->bytes);
 }
 
-struct lam_kv_page *lam_kv_clone(const struct lam_kv *kv, const struct lam_kv_page *page)
+lam_code lam_kv_clone(const struct lam_kv *kv, const struct lam_kv_page *page, struct lam_kv_page **out, lam_error *err)
 {
-    struct lam_kv_page *copy = new_page(kv);
-    if (copy) memcpy(lam_kv_bytes(copy), (const char *)page + PAGE_HEAD, lam_kv_page_bytes(kv));
-    return copy;
+    LAM_TRY(new_page(kv, out, err));
+    memcpy(lam_kv_bytes(*out), (const char *)page + PAGE_HEAD, lam_kv_page_bytes(kv));
+    return LAM_OK;
 }
 
 lam_code lam_kv_init(struct lam_kv *kv, enum lam_kv_type type, uint32_t n_layers, uint32_t n_heads, uint32_t head_dim,
@@ -66,11 +76,9 @@ void lam_kv_release(struct lam_kv *kv)
     *kv = (struct lam_kv){0};
 }
 
-/* Puts page, which the caller held, at the end; NULL: memory is lacking. */
+/* Puts page, which the caller held, at the end. */
 static lam_code append(struct lam_kv *kv, struct lam_kv_page *page, lam_error *err)
 {
-    if (!page)
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "a KV page of %zu bytes at position %zu", lam_kv_page_bytes(kv), kv->n_pages * LAM_KV_PAGE);
     if (kv->n_pages == kv->max_pages) {
         lam_kv_drop(page);
         return LAM_RAISE(err, LAM_E_CONTEXT, "a KV cache of %zu pages is full", kv->max_pages);
@@ -84,7 +92,11 @@ lam_code lam_kv_reserve(struct lam_kv *kv, size_t n_positions, lam_error *err)
     size_t need = (n_positions + LAM_KV_PAGE - 1) / LAM_KV_PAGE;
     if (need > kv->max_pages)
         return LAM_RAISE(err, LAM_E_CONTEXT, "%zu positions do not fit a context of %zu", n_positions, kv->max_pages * LAM_KV_PAGE);
-    while (kv->n_pages < need) LAM_TRY(append(kv, new_page(kv), err));
+    while (kv->n_pages < need) {
+        struct lam_kv_page *page;
+        LAM_TRY(new_page(kv, &page, err));
+        LAM_TRY(append(kv, page, err));
+    }
     return LAM_OK;
 }
 
@@ -93,8 +105,8 @@ lam_code lam_kv_write(struct lam_kv *kv, size_t first, size_t n_positions, lam_e
     LAM_TRY(lam_kv_reserve(kv, n_positions, err));
     for (size_t p = first / LAM_KV_PAGE; p * LAM_KV_PAGE < n_positions; p++) {
         if (atomic_load(&kv->pages[p]->holders) == 1) continue; /* nobody else can come to hold it meanwhile */
-        struct lam_kv_page *own = lam_kv_clone(kv, kv->pages[p]);
-        if (!own) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a KV page of %zu bytes", lam_kv_page_bytes(kv));
+        struct lam_kv_page *own;
+        LAM_TRY(lam_kv_clone(kv, kv->pages[p], &own, err));
         lam_kv_drop(kv->pages[p]);
         kv->pages[p] = own;
     }
@@ -102,7 +114,13 @@ lam_code lam_kv_write(struct lam_kv *kv, size_t first, size_t n_positions, lam_e
 }
 
 lam_code lam_kv_share(struct lam_kv *kv, struct lam_kv_page *page, lam_error *err) { return append(kv, lam_kv_hold(page), err); }
-lam_code lam_kv_copy(struct lam_kv *kv, const struct lam_kv_page *page, lam_error *err) { return append(kv, lam_kv_clone(kv, page), err); }
+
+lam_code lam_kv_copy(struct lam_kv *kv, const struct lam_kv_page *page, lam_error *err)
+{
+    struct lam_kv_page *copy;
+    LAM_TRY(lam_kv_clone(kv, page, &copy, err));
+    return append(kv, copy, err);
+}
 
 lam_code lam_kv_fork(const struct lam_kv *from, size_t n_positions, struct lam_kv *to, lam_error *err)
 {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/kernels.h"
 
+struct lam_budget;
 struct lam_kv_page;
 
 struct lam_kv {
@@ -14,6 +15,7 @@ struct lam_kv {
     uint32_t n_layers, n_heads, head_dim;
     struct lam_kv_page **pages; /* [n_pages], each held; the list is owned */
     size_t n_pages, max_pages;
+    struct lam_budget *budget;  /* of the pages; borrowed; NULL: none */
 };
 
 /* max_positions bounds the history; nothing is allocated for it yet besides the page table. */
@@ -21,7 +23,7 @@ lam_code lam_kv_init(struct lam_kv *kv, enum lam_kv_type type, uint32_t n_layers
                      size_t max_positions, lam_error *err);
 void lam_kv_release(struct lam_kv *kv);
 
-/* Makes positions 0 .. n_positions-1 addressable. LAM_E_CONTEXT beyond max_positions, LAM_E_NO_MEMORY. */
+/* Makes positions 0 .. n_positions-1 addressable. LAM_E_CONTEXT beyond max_positions, LAM_E_BUDGET, LAM_E_NO_MEMORY. */
 lam_code lam_kv_reserve(struct lam_kv *kv, size_t n_positions, lam_error *err);
 /* The same, and makes first .. n_positions-1 writable. */
 lam_code lam_kv_write(struct lam_kv *kv, size_t first, size_t n_positions, lam_error *err);
@@ -34,8 +36,8 @@ lam_code lam_kv_copy(struct lam_kv *kv, const struct lam_kv_page *page, lam_erro
 
 struct lam_kv_page *lam_kv_hold(struct lam_kv_page *page);
 void lam_kv_drop(struct lam_kv_page *page); /* NULL is allowed */
-/* A copy of page p of kv; NULL when memory is lacking. */
-struct lam_kv_page *lam_kv_clone(const struct lam_kv *kv, const struct lam_kv_page *page);
+/* *out: a copy of a page of kv's shape, held once. LAM_E_BUDGET, LAM_E_NO_MEMORY. */
+lam_code lam_kv_clone(const struct lam_kv *kv, const struct lam_kv_page *page, struct lam_kv_page **out, lam_error *err);
 
 size_t lam_kv_page_bytes(const struct lam_kv *kv);
 /* [lam_kv_page_bytes] */

@@ -1,5 +1,6 @@
 #include "cache/prefix.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 
 #include <string.h>
 
@@ -63,7 +64,7 @@ static void remove_entry(struct lam_prefix *p, struct lam_prefix_entry *e)
     p->counters.bytes -= e->bytes;
     p->counters.pages--;
     lam_kv_drop(e->page);
-    lam_free(e);
+    lam_budget_free(e);
 }
 
 void lam_prefix_free(struct lam_prefix *p)
@@ -205,13 +206,14 @@ size_t lam_prefix_entry_bytes(size_t n, size_t n_runs)
 }
 
 /* n_tokens bounds what a new entry holds; its runs are those of all positions below its end. */
-static struct lam_prefix_entry *new_entry(const struct lam_rows *rows, size_t first, size_t n)
+static lam_code new_entry(const struct lam_rows *rows, size_t first, size_t n, struct lam_budget *budget, struct lam_prefix_entry **out,
+                          lam_error *err)
 {
     size_t n_runs = 0;
     while (n_runs < rows->n_runs && (n_runs == 0 || rows->runs[n_runs - 1].end < first + n)) n_runs++;
     size_t bytes = lam_prefix_entry_bytes(n, n_runs);
-    struct lam_prefix_entry *e = lam_alloc(1, bytes);
-    if (!e) return NULL;
+    LAM_TRY(lam_budget_alloc(budget, bytes, 1, "an entry of the prefix cache", out, err));
+    struct lam_prefix_entry *e = *out;
     struct lam_run *runs = (struct lam_run *)(e + 1);
     uint32_t *tokens = (uint32_t *)(runs + n_runs);
     memcpy(runs, rows->runs, n_runs * sizeof *runs);
@@ -221,7 +223,7 @@ static struct lam_prefix_entry *new_entry(const struct lam_rows *rows, size_t fi
     e->rows = (struct lam_rows){.contract = &e->contract, .tokens = tokens, .first = first, .n = n, .runs = runs, .n_runs = n_runs,
                                 .covered_end = first + n, .complete_layers = e->contract.layers, .frozen = true};
     e->bytes = bytes;
-    return e;
+    return LAM_OK;
 }
 
 /* The entry below parent for rows first .. first+n-1: one that is there already, or a new one. */
@@ -233,12 +235,15 @@ static lam_code put_page(struct lam_prefix *p, struct lam_prefix_entry *parent, 
     struct lam_prefix_entry *there = best_child(parent, &part, &serves);
     *out = there;
     if (there && serves == n) return LAM_OK;
-    struct lam_prefix_entry *e = new_entry(rows, first, n);
+    struct lam_prefix_entry *e;
     struct lam_kv_page *page = kv->pages[first / LAM_KV_PAGE];
-    if (e) e->page = n == LAM_KV_PAGE ? lam_kv_hold(page) : lam_kv_clone(kv, page);
-    if (!e || !e->page) {
-        lam_free(e);
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "an entry of the prefix cache");
+    LAM_TRY(new_entry(rows, first, n, kv->budget, &e, err));
+    lam_code code = LAM_OK;
+    if (n == LAM_KV_PAGE) e->page = lam_kv_hold(page);
+    else code = lam_kv_clone(kv, page, &e->page, err);
+    if (code != LAM_OK) {
+        lam_budget_free(e);
+        return code;
     }
     if (there && serves == there->rows.n) remove_entry(p, there); /* it was a beginning of the new one, and no whole page */
     e->bytes += lam_kv_page_bytes(kv);

@@ -233,7 +233,7 @@ static lam_code examine(const lam_manifest *m, const char *base, const char *con
     c = *out = lam_alloc(1, sizeof *c);
     if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
     *c = (struct checking){.manifest = m, .faults = faults};
-    LAM_TRY(lam_model_open(base, &c->model, err));
+    LAM_TRY(lam_model_open(base, NULL, &c->model, err));
     c->base = &c->model->targets;
     c->touches = lam_alloc(m->n_adapters, c->base->n_items);
     c->contested = lam_alloc(c->base->n_items, sizeof *c->contested);

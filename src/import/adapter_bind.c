@@ -91,7 +91,7 @@ lam_code lam_adapter_bind(const char *path, const char *base_path, const char *o
     struct binding b = {.progress = {.options = options, .stage = "import"}};
     struct lam_model *model;
     struct lam_adapter *a = NULL;
-    LAM_TRY(lam_model_open(base_path, &model, err));
+    LAM_TRY(lam_model_open(base_path, NULL, &model, err));
     lam_code code = lam_adapter_open(path, &model->targets, true, &a, err);
     if (code == LAM_OK) code = lam_adapter_reopen(a, &b.file, err);
     if (code == LAM_OK) code = check_unbound(path, b.file, a, model->base_digest, err);

@@ -195,7 +195,7 @@ lam_code lam_export_gguf(const char *base_path, const char *out_path, const stru
     struct lam_model *m = NULL;
     struct lam_gguf_out *o = NULL;
     struct exporter x = {.progress = {.options = options, .stage = "export"}};
-    lam_code code = lam_model_open(base_path, &m, err);
+    lam_code code = lam_model_open(base_path, NULL, &m, err);
     if (code == LAM_OK) code = lam_gguf_out_new(&o, err);
     x.model = m;
     if (code == LAM_OK) code = write_file(&x, o, out_path, err);

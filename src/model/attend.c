@@ -1,5 +1,6 @@
 #include "model/attend.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 
 /* Multiply-adds of a layer below which one thread is done before others are awake: a few microseconds. */
 #define SMALL_WORK 200000
@@ -14,8 +15,8 @@ lam_code lam_attend_init(struct lam_attend *a, const struct lam_config *config, 
 
 void lam_attend_release(struct lam_attend *a)
 {
-    lam_free_aligned(a->scores);
-    lam_free(a->page_pointers);
+    lam_budget_free(a->scores);
+    lam_budget_free(a->page_pointers);
     lam_free(a->blocks);
     *a = (struct lam_attend){0};
 }
@@ -63,19 +64,18 @@ lam_code lam_attend_plan(struct lam_attend *a, const struct lam_row *rows, size_
     a->rows = rows;
     a->n_rows = n_rows;
     choose(a);
-    size_t pages = last / LAM_KV_PAGE + 1, floats, bytes;
+    size_t pages = last / LAM_KV_PAGE + 1, floats;
     if (pages <= a->max_pages) return LAM_OK;
-    lam_free_aligned(a->scores);
-    lam_free(a->page_pointers);
+    lam_budget_free(a->scores);
+    lam_budget_free(a->page_pointers);
     a->max_pages = 0;
     a->scores = NULL;
     a->page_pointers = NULL;
     a->scores_stride = (pages + 1) * LAM_KV_PAGE + 16; /* no power of two: queries' scores shall not share cache sets */
-    if (lam_mul_size(n_threads * LAM_ATTENTION_QUERIES, a->scores_stride, &floats) && lam_mul_size(floats, sizeof *a->scores, &bytes)) {
-        a->scores = lam_alloc_aligned(bytes);
-        a->page_pointers = lam_alloc(n_threads * 2 * pages, sizeof *a->page_pointers);
-    }
-    if (!a->scores || !a->page_pointers) return LAM_RAISE(err, LAM_E_NO_MEMORY, "attention over %zu positions", last + 1);
+    if (!lam_mul_size(n_threads * LAM_ATTENTION_QUERIES, a->scores_stride, &floats))
+        return LAM_RAISE(err, LAM_E_NO_MEMORY, "attention over %zu positions", last + 1);
+    LAM_TRY(lam_budget_alloc(a->budget, floats, sizeof *a->scores, "scores of attention", &a->scores, err));
+    LAM_TRY(lam_budget_alloc(a->budget, n_threads * 2 * pages, sizeof *a->page_pointers, "pages of attention", &a->page_pointers, err));
     a->max_pages = pages;
     return LAM_OK;
 }

@@ -7,6 +7,7 @@
 #include "model/forward.h"
 
 struct lam_attend {
+    struct lam_budget *budget;      /* borrowed; NULL: none */
     const struct lam_config *config;
     const struct lam_kernels *kernels;
     struct lam_pool *pool;

@@ -2,6 +2,7 @@
 #include "adapter/factor.h"
 #include "adapter/sparse.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "kernels/math.h"
 #include "model/attend.h"
 #include "model/linear.h"
@@ -39,7 +40,7 @@ static void release_buffers(struct lam_forward *f)
 {
     float *floats[] = {f->x, f->h, f->q, f->k, f->v, f->mixed, f->gate, f->up, f->cosine[0], f->cosine[1], f->sine[0],
                        f->sine[1]};
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) lam_free_aligned(floats[i]);
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) lam_budget_free(floats[i]);
     lam_free(f->overlays);
     lam_free(f->wanted);
     lam_free(f->failed);
@@ -56,13 +57,19 @@ void lam_forward_free(struct lam_forward *f)
     lam_free(f);
 }
 
-static float *rows_of(const struct lam_forward *f, size_t stride, bool *ok)
+/* [max_rows, stride] of each of these. */
+static lam_code reserve_rows(struct lam_forward *f, lam_error *err)
 {
-    size_t floats, bytes;
-    float *block = NULL;
-    if (lam_mul_size(f->max_rows, stride, &floats) && lam_mul_size(floats, sizeof *block, &bytes)) block = lam_alloc_aligned(bytes);
-    *ok &= block != NULL;
-    return block;
+    size_t half = f->model->config.head_dim / 2;
+    const struct { float **block; size_t stride; } rows[] = {
+        {&f->x, f->d_stride}, {&f->h, f->d_stride}, {&f->q, f->q_stride}, {&f->k, f->kv_stride}, {&f->v, f->kv_stride},
+        {&f->mixed, f->q_stride}, {&f->gate, f->ff_stride}, {&f->up, f->ff_stride}, {&f->cosine[0], half}, {&f->cosine[1], half},
+        {&f->sine[0], half}, {&f->sine[1], half}};
+    for (size_t i = 0, bytes; i < sizeof rows / sizeof *rows; i++) {
+        if (!lam_mul_size(rows[i].stride, sizeof(float), &bytes)) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a row of %zu", rows[i].stride);
+        LAM_TRY(lam_budget_alloc(f->linear.budget, f->max_rows, bytes, "rows of the forward pass", rows[i].block, err));
+    }
+    return LAM_OK;
 }
 
 lam_code lam_forward_new(const struct lam_model *model, struct lam_pool *pool, const struct lam_kernels *kernels, size_t max_rows,
@@ -77,25 +84,19 @@ lam_code lam_forward_new(const struct lam_model *model, struct lam_pool *pool, c
     f->q_stride = round16((size_t)c->n_heads * c->head_dim);
     f->kv_stride = round16((size_t)c->n_kv_heads * c->head_dim);
     f->ff_stride = round16(c->d_ff);
-    bool ok = max_rows >= 1;
-    f->x = rows_of(f, f->d_stride, &ok);
-    f->h = rows_of(f, f->d_stride, &ok);
-    f->q = rows_of(f, f->q_stride, &ok);
-    f->k = rows_of(f, f->kv_stride, &ok);
-    f->v = rows_of(f, f->kv_stride, &ok);
-    f->mixed = rows_of(f, f->q_stride, &ok);
-    f->gate = rows_of(f, f->ff_stride, &ok);
-    f->up = rows_of(f, f->ff_stride, &ok);
-    for (int i = 0; i < 2; i++) {
-        f->cosine[i] = rows_of(f, c->head_dim / 2, &ok);
-        f->sine[i] = rows_of(f, c->head_dim / 2, &ok);
+    f->linear.budget = model->targets.budget;
+    lam_code code = reserve_rows(f, err);
+    if (code != LAM_OK) {
+        lam_forward_free(f);
+        return code;
     }
     f->row_bytes = lam_alloc(model->embedding.cols, sizeof(float)); /* no stored row is longer */
     f->overlays = lam_alloc(max_rows, sizeof *f->overlays);
     f->wanted = lam_alloc(max_rows, sizeof *f->wanted);
     f->failed = lam_alloc(max_rows, sizeof *f->failed);
     f->head_failed = lam_alloc(max_rows, sizeof *f->head_failed);
-    ok = lam_attend_init(&f->attend, c, pool, kernels, max_rows, NULL) == LAM_OK && ok;
+    bool ok = lam_attend_init(&f->attend, c, pool, kernels, max_rows, NULL) == LAM_OK;
+    f->attend.budget = model->targets.budget;
     if (!ok || !f->row_bytes || !f->overlays || !f->wanted || !f->failed || !f->head_failed) {
         lam_forward_free(f);
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "a forward pass of %zu rows", max_rows);

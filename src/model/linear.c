@@ -4,6 +4,7 @@
 #include "adapter/factor.h"
 #include "adapter/sparse.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "tensor/group.h"
 #include "tensor/tiles.h"
 
@@ -48,31 +49,31 @@ struct job {
 
 static size_t tiles_of(uint32_t rows) { return ((size_t)rows + LAM_TILE_ROWS - 1) / LAM_TILE_ROWS; }
 
-static bool grow(void **block, size_t *have, size_t need, size_t size)
+/* On failure what there was stays. */
+static lam_code grow(struct lam_budget *budget, void **block, size_t *have, size_t need, size_t size, lam_error *err)
 {
-    if (need <= *have) return true;
-    size_t bytes;
-    void *fresh = lam_mul_size(need, size, &bytes) ? lam_alloc_aligned(bytes) : NULL;
-    if (!fresh) return false;
-    lam_free_aligned(*block);
+    void *fresh;
+    if (need <= *have) return LAM_OK;
+    LAM_TRY(lam_budget_alloc(budget, need, size, "scratch of a linear layer", &fresh, err));
+    lam_budget_free(*block);
     *block = fresh;
     *have = need;
-    return true;
+    return LAM_OK;
 }
 
 void lam_linear_scratch_release(struct lam_linear_scratch *s)
 {
-    lam_free_aligned(s->q8.q);
-    lam_free_aligned(s->q8.scale);
-    lam_free_aligned(s->q8.half);
-    lam_free_aligned(s->q14.q);
-    lam_free_aligned(s->q14.scale);
-    lam_free_aligned(s->deltas);
-    lam_free_aligned(s->t);
-    lam_free_aligned(s->tq);
-    lam_free_aligned(s->tq_scale);
-    lam_free_aligned(s->tile_out);
-    lam_free_aligned(s->scaled);
+    lam_budget_free(s->q8.q);
+    lam_budget_free(s->q8.scale);
+    lam_budget_free(s->q8.half);
+    lam_budget_free(s->q14.q);
+    lam_budget_free(s->q14.scale);
+    lam_budget_free(s->deltas);
+    lam_budget_free(s->t);
+    lam_budget_free(s->tq);
+    lam_budget_free(s->tq_scale);
+    lam_budget_free(s->tile_out);
+    lam_budget_free(s->scaled);
     *s = (struct lam_linear_scratch){0};
 }
 
@@ -166,11 +167,10 @@ static lam_code lay_deltas(struct job *j, lam_error *err)
     each_delta(j, count_delta, &needs);
     if (needs.n_deltas == 0) return LAM_OK;
     size_t scales = s->tq_codes / LAM_GROUP;
-    if (!grow((void **)&s->deltas, &s->max_deltas, needs.n_deltas, sizeof *s->deltas) ||
-        !grow((void **)&s->t, &s->t_floats, needs.t_floats, sizeof *s->t) ||
-        !grow((void **)&s->tq_scale, &scales, needs.tq_codes / LAM_GROUP, sizeof *s->tq_scale) ||
-        !grow((void **)&s->tq, &s->tq_codes, needs.tq_codes, sizeof *s->tq))
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapter operators", needs.n_deltas);
+    LAM_TRY(grow(s->budget, (void **)&s->deltas, &s->max_deltas, needs.n_deltas, sizeof *s->deltas, err));
+    LAM_TRY(grow(s->budget, (void **)&s->t, &s->t_floats, needs.t_floats, sizeof *s->t, err));
+    LAM_TRY(grow(s->budget, (void **)&s->tq_scale, &scales, needs.tq_codes / LAM_GROUP, sizeof *s->tq_scale, err));
+    LAM_TRY(grow(s->budget, (void **)&s->tq, &s->tq_codes, needs.tq_codes, sizeof *s->tq, err));
     each_delta(j, lay_delta, &laid);
     s->n_deltas = laid.n_deltas;
     for (size_t i = 0; i < s->n_deltas; i++) ask_for_a(&s->deltas[i], 0);
@@ -185,13 +185,12 @@ static lam_code reserve_inputs(struct job *j, unsigned n_threads, lam_error *err
     j->effective_floats = j->shared ? 0 : j->cols * LAM_TILE_ROWS + lam_effective_scratch(j->call->linears[0].w);
     j->tile_out_floats = n_rows * LAM_TILE_ROWS + j->item_floats + j->effective_floats;
     size_t q8_scales = s->scales, q8_halves = s->scales * 2, q14_scales = s->scales;
-    bool ok = grow((void **)&s->q8.q, &s->q8_codes, codes, sizeof *s->q8.q) &&
-              grow((void **)&s->q14.q, &s->q14_codes, codes, sizeof *s->q14.q) &&
-              grow((void **)&s->q8.scale, &q8_scales, n_groups, sizeof *s->q8.scale) &&
-              grow((void **)&s->q14.scale, &q14_scales, n_groups, sizeof *s->q14.scale) &&
-              grow((void **)&s->q8.half, &q8_halves, n_groups * 2, sizeof *s->q8.half) &&
-              grow((void **)&s->tile_out, &s->tile_out_floats, n_threads * j->tile_out_floats, sizeof *s->tile_out);
-    if (!ok) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of %zu", n_rows, j->cols);
+    LAM_TRY(grow(s->budget, (void **)&s->q8.q, &s->q8_codes, codes, sizeof *s->q8.q, err));
+    LAM_TRY(grow(s->budget, (void **)&s->q14.q, &s->q14_codes, codes, sizeof *s->q14.q, err));
+    LAM_TRY(grow(s->budget, (void **)&s->q8.scale, &q8_scales, n_groups, sizeof *s->q8.scale, err));
+    LAM_TRY(grow(s->budget, (void **)&s->q14.scale, &q14_scales, n_groups, sizeof *s->q14.scale, err));
+    LAM_TRY(grow(s->budget, (void **)&s->q8.half, &q8_halves, n_groups * 2, sizeof *s->q8.half, err));
+    LAM_TRY(grow(s->budget, (void **)&s->tile_out, &s->tile_out_floats, n_threads * j->tile_out_floats, sizeof *s->tile_out, err));
     if (n_groups > s->scales) s->scales = n_groups;
     s->q8.n_rows = s->q14.n_rows = n_rows;
     s->q8.groups = s->q14.groups = groups;
@@ -494,8 +493,8 @@ static lam_code run_scaled(struct lam_linear_scratch *s, struct lam_pool *pool, 
                            const struct lam_linear_call *c, lam_error *err)
 {
     size_t cols = c->linears[0].w->cols, floats;
-    if (!lam_mul_size(c->n_rows, c->x_stride, &floats) || !grow((void **)&s->scaled, &s->scaled_floats, floats, sizeof *s->scaled))
-        return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of %zu", c->n_rows, cols);
+    if (!lam_mul_size(c->n_rows, c->x_stride, &floats)) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of %zu", c->n_rows, cols);
+    LAM_TRY(grow(s->budget, (void **)&s->scaled, &s->scaled_floats, floats, sizeof *s->scaled, err));
     for (size_t l = 0; l < c->n; l++) {
         for (size_t i = 0; i < c->n_rows; i++) {
             const float *factors = input_factors(c, l, i), *x = c->x + i * c->x_stride;

@@ -19,6 +19,7 @@ struct lam_linear {
 
 /* Scratch of the linear layers, grown when a call needs more and kept. */
 struct lam_linear_scratch {
+    struct lam_budget *budget;          /* borrowed; NULL: none */
     struct lam_q8_rows q8;
     struct lam_q14_rows q14;
     size_t q8_codes, q14_codes, scales; /* capacities in elements */

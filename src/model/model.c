@@ -1,5 +1,6 @@
 #include "model/model.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "model/identity.h"
 #include "model/rope.h"
 #include "tensor/decode.h"
@@ -264,24 +265,25 @@ static lam_code open_from(struct lam_model *m, lam_error *err)
     LAM_TRY(check_entries(m, &n_vectors, &n_vector_floats, err));
     const struct lam_config *c = &m->config;
     size_t n_targets = (size_t)c->n_layers * 7 + 2 + n_vectors; /* matrices, and norms among the vectors */
-    m->vectors = lam_alloc(n_vector_floats, sizeof *m->vectors);
+    LAM_TRY(lam_budget_alloc(m->targets.budget, n_vector_floats, sizeof *m->vectors, "norms and biases", &m->vectors, err));
     m->vector_list = lam_alloc(n_vectors, sizeof *m->vector_list);
     m->layers = lam_alloc(c->n_layers, sizeof *m->layers);
     m->inv_freq = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq);
     m->inv_freq_local = lam_alloc(c->head_dim / 2, sizeof *m->inv_freq_local);
     m->target_items = lam_alloc(n_targets, sizeof *m->target_items);
     m->target_names = lam_alloc(n_targets, TARGET_NAME_BYTES);
-    if (!m->vectors || !m->vector_list || !m->layers || !m->inv_freq || !m->inv_freq_local || !m->target_items || !m->target_names)
+    if (!m->vector_list || !m->layers || !m->inv_freq || !m->inv_freq_local || !m->target_items || !m->target_names)
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "a model of %u layers", c->n_layers);
     LAM_TRY(bind_all(m, err));
     return lam_base_digest(m->file, m->base_digest, err);
 }
 
-lam_code lam_model_open(const char *path, struct lam_model **out, lam_error *err)
+lam_code lam_model_open(const char *path, struct lam_budget *budget, struct lam_model **out, lam_error *err)
 {
     *out = NULL;
     struct lam_model *m = lam_alloc(1, sizeof *m);
     if (!m) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", path);
+    m->targets.budget = budget;
     lam_code code = lam_slm_open(path, &m->file, err);
     if (code == LAM_OK) code = open_from(m, err);
     if (code == LAM_OK) *out = m;
@@ -293,7 +295,7 @@ void lam_model_close(struct lam_model *m)
 {
     if (!m) return;
     lam_slm_close(m->file);
-    lam_free(m->vectors);
+    lam_budget_free(m->vectors);
     lam_free(m->vector_list);
     lam_free(m->layers);
     lam_free(m->inv_freq);

@@ -47,7 +47,8 @@ struct lam_model {
 };
 
 /* LAM_E_MISSING_TENSOR, LAM_E_EXTRA_TENSOR, LAM_E_SHAPE, LAM_E_DTYPE and what lam_slm_open raises. */
-lam_code lam_model_open(const char *path, struct lam_model **out, lam_error *err);
+/* budget may be NULL; else what the model, its forward passes, adapters and overlays take is counted there: LAM_E_BUDGET. */
+lam_code lam_model_open(const char *path, struct lam_budget *budget, struct lam_model **out, lam_error *err);
 /* Decodes the vectors, and what follows from them, once more: from bytes that were verified since. Nobody may use m meanwhile.
  * LAM_E_NON_FINITE, LAM_E_FORMAT. */
 lam_code lam_model_read_vectors(struct lam_model *m, lam_error *err);

@@ -73,7 +73,7 @@ lam_code lam_base_open(lam_engine *engine, const char *path, lam_verify verify, 
     b->holders = 1;
     atomic_fetch_add(&engine->holders, 1);
     b->engine = engine;
-    lam_code code = lam_model_open(path, &b->model, err);
+    lam_code code = lam_model_open(path, &engine->budget, &b->model, err);
     if (code == LAM_OK) code = open_name(b, path, err);
     if (code == LAM_OK) code = lam_verified_init(&b->verified, b->model, engine->pool, verify, err);
     if (code == LAM_OK) code = open_text(b, err);

@@ -150,11 +150,12 @@ static lam_code reserve_ahead(struct lam_session *s, size_t n, lam_error *err)
 {
     struct lam_ahead *a = &s->ahead;
     size_t row_bytes;
+    float *more;
     if (n <= a->room) return LAM_OK;
     if (!lam_mul_size(s->composition->base->model->config.n_vocab, sizeof *a->logits, &row_bytes)) row_bytes = SIZE_MAX;
-    float *longer = lam_realloc(a->logits, n, row_bytes);
-    if (!longer) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", n);
-    a->logits = longer;
+    LAM_TRY(lam_budget_alloc(&s->composition->base->engine->budget, n, row_bytes, "logits of drafts", &more, err));
+    lam_budget_free(a->logits); /* nothing is ahead now */
+    a->logits = more;
     a->room = n;
     return LAM_OK;
 }

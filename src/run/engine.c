@@ -49,6 +49,7 @@ lam_code lam_engine_new(const lam_engine_options *options, lam_engine **out, lam
     struct lam_cpus cpus;
     lam_cpus_here(&cpus);
     describe_machine(&cpus, e->machine, sizeof e->machine);
+    e->budget.limit = options->budget;
     e->max_rows = options->max_rows ? options->max_rows : DEFAULT_MAX_ROWS;
     lam_code code = lam_kernels_pick(options->isa ? options->isa : getenv("LAMINA_ISA"), &e->kernels, err);
     if (code == LAM_OK) code = lam_pool_new(options->threads ? options->threads : cpus.threads, &e->pool, err);
@@ -65,4 +66,9 @@ void lam_engine_free(lam_engine *e)
 
 const char *lam_engine_isa(const lam_engine *e) { return e->kernels->name; }
 const char *lam_engine_machine(const lam_engine *e) { return e->machine; }
+void lam_engine_memory(const lam_engine *e, lam_memory *out)
+{
+    *out = (lam_memory){.limit = e->budget.limit, .used = atomic_load(&e->budget.used), .peak = atomic_load(&e->budget.peak)};
+}
+
 unsigned lam_engine_threads(const lam_engine *e) { return lam_pool_threads(e->pool); }

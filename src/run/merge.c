@@ -125,7 +125,7 @@ static lam_code write_base(struct lam_merging *m, const char *path, lam_error *e
 static lam_code check_written(struct lam_merging *m, const char *path, lam_error *err)
 {
     struct lam_model *model;
-    LAM_TRY(lam_model_open(path, &model, err));
+    LAM_TRY(lam_model_open(path, NULL, &model, err));
     memcpy(m->base_digest, model->base_digest, sizeof m->base_digest);
     lam_model_close(model);
     return LAM_OK;

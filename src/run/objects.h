@@ -4,6 +4,7 @@
 
 #include "adapter/adapter.h"
 #include "adapter/overlay.h"
+#include "base/budget.h"
 #include "base/pool.h"
 #include "base/str.h"
 #include "cache/kv.h"
@@ -25,6 +26,7 @@ struct lam_engine {
     const struct lam_kernels *kernels;
     size_t max_rows;
     struct lam_prefix *prefix;      /* used under the pool's lock; NULL: off */
+    struct lam_budget budget;       /* of all that is made with the engine */
     char machine[96];               /* what the default number of threads was chosen by */
 };
 

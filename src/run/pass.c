@@ -53,10 +53,10 @@ lam_code lam_pass_run(const struct lam_pass *p, lam_error *err)
     float *every = NULL;
     LAM_TRY(lam_verified_need(&base->verified, p->tokens + p->from, n, err));
     if (p->each) {
-        if (lam_mul_size(base->model->config.n_vocab, sizeof *every, &row_bytes)) every = lam_alloc(rows, row_bytes);
-        if (!every) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu rows of logits", rows);
+        if (!lam_mul_size(base->model->config.n_vocab, sizeof *every, &row_bytes)) row_bytes = SIZE_MAX;
+        LAM_TRY(lam_budget_alloc(&base->engine->budget, rows, row_bytes, "logits of every position", &every, err));
     }
     lam_code code = run_plans(p, every, err);
-    lam_free(every);
+    lam_budget_free(every);
     return code;
 }

@@ -140,7 +140,7 @@ static size_t kv_bytes(const struct lam_model *m, lam_kv choice, size_t n_positi
 static size_t prefix_bytes(const struct lam_model *m, lam_kv choice, size_t budget)
 {
     size_t entry = lam_prefix_entry_bytes(LAM_KV_PAGE, 1), page = page_bytes(m, choice);
-    return budget / (entry + page) * (lam_plan_block(entry) + lam_plan_block(page + 64));
+    return budget / (entry + page) * (lam_plan_counted(entry) + lam_plan_block(page + 64));
 }
 
 static size_t session_bytes(const struct lam_model *m, size_t context)
@@ -266,7 +266,7 @@ lam_code lam_plan(const char *base_path, const lam_plan_stack *stack, const lam_
     struct lam_model *m;
     struct lam_cpus cpus;
     *out = (lam_plan_bytes){0};
-    LAM_TRY(lam_model_open(base_path, &m, err));
+    LAM_TRY(lam_model_open(base_path, NULL, &m, err));
     lam_cpus_here(&cpus);
     out->threads = o->threads ? o->threads : cpus.threads;
     out->context = o->context ? o->context : m->config.n_context < DEFAULT_CONTEXT ? m->config.n_context : DEFAULT_CONTEXT;

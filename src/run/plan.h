@@ -35,6 +35,8 @@ size_t lam_plan_scratch(const struct lam_model *m, const struct lam_plan_pass *p
 
 /* Bytes that a heap block of n bytes takes, and a JSON value with all that it holds. */
 size_t lam_plan_block(size_t n);
+/* The same of one from lam_budget_alloc. */
+size_t lam_plan_counted(size_t n);
 size_t lam_plan_json(const json_t *value);
 
 #endif

@@ -15,6 +15,12 @@ size_t lam_plan_block(size_t n)
     return bytes < 2 * 16 ? 2 * 16 : bytes;
 }
 
+size_t lam_plan_counted(size_t n)
+{
+    const size_t head = 64, unaligned = 48; /* what is in front, and what a block aligned to 64 leaves unused */
+    return lam_plan_block((n + head + 63) / 64 * 64 + unaligned);
+}
+
 /* Jansson's values: a head of two words and what each kind has; an object's table begins with 8 buckets and doubles when it is full. */
 size_t lam_plan_json(const json_t *value)
 {
@@ -57,7 +63,7 @@ static size_t factor_bytes(uint32_t rows, uint32_t cols, bool quantised)
 {
     size_t bytes = 0;
     lam_factor_bytes(rows, cols, quantised, &bytes);
-    return lam_plan_block(bytes);
+    return lam_plan_counted(bytes);
 }
 
 static bool materializes(const lam_plan_stack *stack, const struct lam_target *t)
@@ -83,7 +89,7 @@ static void add_tensor(struct reading *r, const struct lam_slm_entry *e, const s
 {
     struct lam_plan_adapters *out = r->out;
     enum lam_adapter_part part = (enum lam_adapter_part)(e->role >> 16);
-    size_t at = (size_t)(t - r->model->targets.items), n = (size_t)e->dims[0] * e->dims[1], floats = lam_plan_block(n * sizeof(float)), tiled = 0;
+    size_t at = (size_t)(t - r->model->targets.items), n = (size_t)e->dims[0] * e->dims[1], floats = lam_plan_counted(n * sizeof(float)), tiled = 0;
     bool embedding = t->role == LAM_ROLE_EMBEDDING, quantised = lam_dtype_is_quantised(t->dtype) && !embedding;
     uint32_t rows = e->dims[1], cols = e->dims[0];
     bool joined = t->matrix && !embedding && materializes(r->stack, t);
@@ -102,13 +108,13 @@ static void add_tensor(struct reading *r, const struct lam_slm_entry *e, const s
         if (joined) r->overlay += factor_bytes(rows, cols, false);
         break;
     case LAM_PART_MAGNITUDE:
-        out->staged += floats + 3 * n * sizeof(double);
+        out->staged += floats + 3 * lam_plan_counted(n * sizeof(double));
         r->overlay += floats;
         larger(&out->transient, dora_bytes(r, t));
         break;
     case LAM_PART_DELTA: case LAM_PART_WEIGHT:
         if (t->matrix) lam_tiled_bytes(e->dtype, rows, cols, &tiled);
-        out->staged += t->matrix ? lam_plan_block(tiled) : floats;
+        out->staged += t->matrix ? lam_plan_counted(tiled) : floats;
         if (!t->matrix) r->overlay += floats;
         else out->operators[at]++, out->effective[at] |= joined || part == LAM_PART_WEIGHT;
         break;

@@ -22,10 +22,10 @@ lam_code lam_session_new(lam_composition *composition, size_t context, lam_sessi
     s->context = context;
     s->stale = lam_composition_n_activated(composition) > 0;
     for (size_t i = 0; i < LAM_MAX_ACTIVATED; i++) s->starts[i] = LAM_NO_START;
-    s->tokens = lam_alloc(context, sizeof *s->tokens);
-    s->logits = lam_alloc(c->n_vocab, sizeof *s->logits);
-    s->next_logits = lam_alloc(c->n_vocab, sizeof *s->next_logits);
-    lam_code code = s->tokens && s->logits && s->next_logits ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "a session of %zu positions", context);
+    struct lam_budget *budget = &composition->base->engine->budget;
+    lam_code code = lam_budget_alloc(budget, context, sizeof *s->tokens, "a session's tokens", &s->tokens, err);
+    if (code == LAM_OK) code = lam_budget_alloc(budget, c->n_vocab, sizeof *s->logits, "logits", &s->logits, err);
+    if (code == LAM_OK) code = lam_budget_alloc(budget, c->n_vocab, sizeof *s->next_logits, "logits", &s->next_logits, err);
     if (code == LAM_OK) code = lam_session_new_kv(s, composition, &s->kv, err);
     if (code == LAM_OK) *out = s;
     else lam_session_free(s);
@@ -43,10 +43,10 @@ void lam_session_free(lam_session *s)
     }
     lam_session_free(s->drafter);
     lam_kv_release(&s->kv);
-    lam_free(s->tokens);
-    lam_free(s->logits);
-    lam_free(s->next_logits);
-    lam_free(s->ahead.logits);
+    lam_budget_free(s->tokens);
+    lam_budget_free(s->logits);
+    lam_budget_free(s->next_logits);
+    lam_budget_free(s->ahead.logits);
     lam_composition_free(s->composition);
     lam_lease_release(s->lease);
     lam_free(s);
@@ -61,7 +61,9 @@ void lam_session_allow_base(lam_session *s, bool allow) { s->allow_base = allow;
 lam_code lam_session_new_kv(const struct lam_session *s, const struct lam_composition *c, struct lam_kv *out, lam_error *err)
 {
     const struct lam_config *m = &c->base->model->config;
-    return lam_kv_init(out, c->kv, m->n_layers, m->n_kv_heads, m->head_dim, s->context, err);
+    LAM_TRY(lam_kv_init(out, c->kv, m->n_layers, m->n_kv_heads, m->head_dim, s->context, err));
+    out->budget = &c->base->engine->budget;
+    return LAM_OK;
 }
 
 void lam_session_take_logits(struct lam_session *s)

@@ -111,20 +111,19 @@ static lam_code put(struct hashing *h, const void *bytes, size_t n, lam_error *e
 }
 
 /* The last page with zeros where rows were that are no longer in the history. */
-static struct lam_kv_page *clean_copy(const struct lam_session *s, size_t page)
+static lam_code clean_copy(const struct lam_session *s, size_t page, struct lam_kv_page **out, lam_error *err)
 {
     const struct lam_kernels *kernels = s->composition->base->engine->kernels;
-    struct lam_kv_page *copy = lam_kv_clone(&s->kv, s->kv.pages[page]), *list[] = {copy};
-    float *zeros = lam_alloc(s->kv.head_dim, sizeof *zeros);
     struct lam_kv one = s->kv;
-    one.pages = list;
-    for (size_t at = s->length % LAM_KV_PAGE; copy && zeros && at < LAM_KV_PAGE; at++)
+    float *zeros = lam_alloc(s->kv.head_dim, sizeof *zeros);
+    lam_code code = zeros ? lam_kv_clone(&s->kv, s->kv.pages[page], out, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "a position of zeros");
+    one.pages = out;
+    for (size_t at = s->length % LAM_KV_PAGE; code == LAM_OK && at < LAM_KV_PAGE; at++)
         for (uint32_t l = 0; l < one.n_layers; l++)
             for (uint32_t h = 0; h < one.n_heads; h++)
                 kernels->kv_store(one.type, one.head_dim, zeros, zeros, at, lam_kv_k(&one, 0, l, h), lam_kv_v(&one, 0, l, h));
-    if (!zeros) lam_kv_drop(copy);
     lam_free(zeros);
-    return zeros ? copy : NULL;
+    return code;
 }
 
 static lam_code put_pages(struct hashing *h, const struct lam_session *s, lam_error *err)
@@ -132,8 +131,9 @@ static lam_code put_pages(struct hashing *h, const struct lam_session *s, lam_er
     size_t page_bytes = lam_kv_page_bytes(&s->kv);
     for (size_t p = 0; p * LAM_KV_PAGE < s->length; p++) {
         bool whole = (p + 1) * LAM_KV_PAGE <= s->length;
-        struct lam_kv_page *page = whole ? lam_kv_hold(s->kv.pages[p]) : clean_copy(s, p);
-        if (!page) return LAM_RAISE(err, LAM_E_NO_MEMORY, "a KV page of %zu bytes", page_bytes);
+        struct lam_kv_page *page;
+        if (whole) page = lam_kv_hold(s->kv.pages[p]);
+        else LAM_TRY(clean_copy(s, p, &page, err));
         lam_code code = put(h, lam_kv_bytes(page), page_bytes, err);
         lam_kv_drop(page);
         LAM_TRY(code);
