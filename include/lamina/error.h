@@ -172,7 +172,47 @@ typedef enum lam_code {
     LAM_E_GEN_RECLAIM_LEASED = 196, /* a slot cannot be free again: it is leased, or current */
     LAM_E_GEN_RECLAIM_USED = 197,  /* … a pass over it is under way */
     LAM_E_GEN_RECLAIM_GENERATION = 198, /* … its generation would not advance */
-    LAM_E_GEN_RECLAIM_POINTER = 199 /* … its pointer generation would not advance */
+    LAM_E_GEN_RECLAIM_POINTER = 199, /* … its pointer generation would not advance */
+
+    /* residency: who has which page of a pool */
+    LAM_E_RES_GEOMETRY = 210, /* a page has another size than its rows */
+    LAM_E_RES_POOL = 211, /* a pool has another size than its pages */
+    LAM_E_RES_CONSERVATION = 212, /* a page is counted twice, or not at all */
+    LAM_E_RES_OWNER = 213, /* a page without an owner, or with one that it should not have */
+    LAM_E_RES_ORPHAN = 214, /* a page is reserved for nobody */
+    LAM_E_RES_CLASS = 215, /* a page is of another class than its owner */
+    LAM_E_RES_GENERATION = 216, /* a page is of another generation than its owner */
+    LAM_E_RES_PAGES = 217, /* an owner's list of pages is not the ledger's */
+    LAM_E_RES_VICTIM_KV = 218, /* a request's history was chosen to make room */
+    LAM_E_RES_VICTIM_LEASED = 219, /* … an adapter that is held */
+    LAM_E_RES_VICTIM_PINNED = 220, /* … a pinned one */
+    LAM_E_RES_VICTIM_QUEUED = 221, /* … one that waiting requests count on */
+    LAM_E_RES_VICTIM_USED = 222, /* … one that a pass is under way over */
+    LAM_E_RES_VICTIM_STATE = 223, /* … one that is neither published nor idle */
+    LAM_E_RES_VICTIM_PLANNED = 224, /* … one that a live plan names */
+    LAM_E_RES_VICTIM_SOURCE = 225, /* … one that could not be had back */
+    LAM_E_RES_VICTIM_TWICE = 226, /* … one twice */
+    LAM_E_RES_RANK = 227, /* a rank above what a worker takes */
+    LAM_E_RES_DTYPE = 228, /* an element type that a worker's kernels don't read */
+    LAM_E_RES_LAYOUT = 229, /* a layout that they don't read */
+    LAM_E_RES_TARGETS = 230, /* other targets than a worker's */
+    LAM_E_RES_GROWTH = 231, /* no room was asked for what will be generated */
+    LAM_E_RES_SHORT = 232, /* too few pages, with the shortfall */
+    LAM_E_RES_DEMAND = 233, /* the pages that are asked for are not what the adapter takes */
+    LAM_E_RES_RESERVED = 234, /* another number of pages is reserved than asked for */
+    LAM_E_RES_RESERVED_LIVE = 235, /* a page is reserved that is in use */
+    LAM_E_RES_SPLIT = 236, /* a reserved page is two owners', or none's */
+    LAM_E_RES_KV = 237, /* too few pages are reserved for keys and values */
+    LAM_E_RES_PENDING = 238, /* a copy has not ended */
+    LAM_E_RES_STAGED_DIGEST = 239, /* loaded bytes are not the artefact's */
+    LAM_E_RES_STAGED_LAYOUT = 240, /* loaded in another layout */
+    LAM_E_RES_PAGE_TABLE = 241, /* a page table names other pages */
+    LAM_E_RES_POINTER = 242, /* pointers of another generation */
+    LAM_E_RES_PIN = 243, /* pinned for another attempt */
+    LAM_E_RES_STEP_WAIT = 244, /* published before the copies have ended */
+    LAM_E_RES_STEP_VALIDATE = 245, /* published before what was loaded is validated */
+    LAM_E_RES_STEP_FINAL = 246, /* victims forgotten before their successor is published */
+    LAM_E_RES_STEP_ORDER = 247 /* another step of an admission out of its turn */
 } lam_code;
 
 typedef struct lam_error {
