@@ -4,10 +4,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* In front of a block: whom it is counted for. */
+#define ALIGNMENT 64
+
+/* In front of a block: whom it is counted for, and where its memory begins. The allocator's own aligned blocks would leave gaps that nobody
+ * counts. */
 struct head {
-    _Alignas(64) struct lam_budget *budget;
+    struct lam_budget *budget;
     size_t bytes;
+    void *memory;
 };
 
 static void note_peak(struct lam_budget *b, size_t used)
@@ -37,19 +41,18 @@ void lam_budget_release(struct lam_budget *b, size_t bytes)
 lam_code lam_budget_alloc(struct lam_budget *b, size_t count, size_t size, const char *what, void *out, lam_error *err)
 {
     size_t bytes;
-    struct head *h = NULL;
     memset(out, 0, sizeof(void *));
-    if (!lam_mul_size(count, size, &bytes) || !lam_add_size(bytes, sizeof *h, &bytes))
+    if (!lam_mul_size(count, size, &bytes) || !lam_add_size(bytes, LAM_BUDGET_HEAD, &bytes))
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %zu times %zu bytes", what, count, size);
     LAM_TRY(lam_budget_reserve(b, bytes, what, err));
-    h = lam_alloc_aligned(bytes);
-    if (!h) {
+    uint8_t *memory = lam_alloc(bytes, 1);
+    if (!memory) {
         lam_budget_release(b, bytes);
         return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: %zu bytes", what, bytes);
     }
-    h->budget = b;
-    h->bytes = bytes;
-    void *block = h + 1;
+    size_t start = (size_t)((uintptr_t)(memory + LAM_BUDGET_HEAD) % ALIGNMENT);
+    void *block = memory + LAM_BUDGET_HEAD - start;
+    ((struct head *)block)[-1] = (struct head){b, bytes, memory};
     memcpy(out, &block, sizeof block);
     return LAM_OK;
 }
@@ -59,5 +62,5 @@ void lam_budget_free(void *block)
     if (!block) return;
     struct head *h = (struct head *)block - 1;
     lam_budget_release(h->budget, h->bytes);
-    lam_free_aligned(h);
+    lam_free(h->memory);
 }

@@ -8,6 +8,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+/* Bytes that lam_budget_alloc takes beside those that are asked for. */
+#define LAM_BUDGET_HEAD ((size_t)63 + 3 * sizeof(void *))
+
 struct lam_budget {
     size_t limit;         /* bytes; 0: none */
     atomic_size_t used, peak;

@@ -2,6 +2,7 @@
 #include "adapter/factor.h"
 #include "adapter/overlay.h"
 #include "base/alloc.h"
+#include "base/budget.h"
 #include "base/footprint.h"
 #include "run/plan.h"
 #include "tensor/tiles.h"
@@ -15,11 +16,7 @@ size_t lam_plan_block(size_t n)
     return bytes < 2 * 16 ? 2 * 16 : bytes;
 }
 
-size_t lam_plan_counted(size_t n)
-{
-    const size_t head = 64, unaligned = 48; /* what is in front, and what a block aligned to 64 leaves unused */
-    return lam_plan_block((n + head + 63) / 64 * 64 + unaligned);
-}
+size_t lam_plan_counted(size_t n) { return lam_plan_block(n + LAM_BUDGET_HEAD); }
 
 /* Jansson's values: a head of two words and what each kind has; an object's table begins with 8 buckets and doubles when it is full. */
 size_t lam_plan_json(const json_t *value)
