@@ -11,7 +11,7 @@ AT := $(AB)/third_party
 ARM_CFLAGS = $(NUMERIC) $(CFLAGS) $(WARN) -Iinclude -Isrc -DLAM_VERSION='"$(VERSION)"' $(EXTRA) -isystem $(WT)/include \
              -isystem wasm/config/jansson
 
-ARM_NOT_HERE := %_wasi.c %_openssl.c src/base/pool_serial.c src/kernels/variants_portable.c \
+ARM_NOT_HERE := %_wasi.c %_openssl.c src/store/%.c src/base/pool_serial.c src/kernels/variants_portable.c \
                 $(filter-out $(KERNELS_aarch64),$(MACHINE_KERNELS))
 ARM_LIB_OBJ := $(patsubst %.c,$(AB)/%.o,$(filter-out $(ARM_NOT_HERE),$(sort $(wildcard src/*/*.c))))
 ARM_THIRD_PARTY := $(THIRD_PARTY:$(WT)/%=$(AT)/%)

@@ -212,7 +212,25 @@ typedef enum lam_code {
     LAM_E_RES_STEP_WAIT = 244, /* published before the copies have ended */
     LAM_E_RES_STEP_VALIDATE = 245, /* published before what was loaded is validated */
     LAM_E_RES_STEP_FINAL = 246, /* victims forgotten before their successor is published */
-    LAM_E_RES_STEP_ORDER = 247 /* another step of an admission out of its turn */
+    LAM_E_RES_STEP_ORDER = 247, /* another step of an admission out of its turn */
+    /* the store on disk (docs/store.md): what can be damaged, each by its own code */
+    LAM_E_STORE_LAYOUT = 260, /* oci-layout is missing or of another version: no store, or no longer one */
+    LAM_E_STORE_INDEX = 261, /* index.json cannot be read, or names things as no index may */
+    LAM_E_STORE_ACTIVE = 262, /* active.json cannot be read, or names no composition of the store */
+    LAM_E_STORE_JOURNAL = 263, /* a journal line does not follow from the one before it */
+    LAM_E_STORE_AUDIT = 264, /* an audit line is not what the next one says that it was */
+    LAM_E_STORE_UNFINISHED = 265, /* a change was begun and neither done nor undone: its process died */
+    LAM_E_STORE_ARTIFACT = 266, /* a manifest blob that is none, or of a kind that is not ours */
+    LAM_E_STORE_DANGLING = 267, /* a name, or active.json, for a manifest that is not there */
+    LAM_E_STORE_PATH = 268, /* a manifest in the store names a file, which may lie anywhere */
+    LAM_E_STORE_BLOB_MISSING = 269, /* a blob that a manifest names is not there */
+    LAM_E_STORE_BLOB_SIZE = 270, /* a blob has another length than its descriptor says */
+    LAM_E_STORE_BLOB_BYTES = 271, /* a blob's bytes do not hash to its name */
+    LAM_E_STORE_BLOB_MODE = 272, /* a blob may be written to */
+    LAM_E_STORE_LINK = 273, /* a link, folder or device where a plain file belongs */
+    LAM_E_STORE_STRAY = 274, /* a file that does not belong to a store */
+    LAM_E_STORE_TEMPORARY = 275, /* what a process that died has left half written */
+    LAM_E_STORE_NAME = 276 /* no name that the store's index may have */
 } lam_code;
 
 typedef struct lam_error {

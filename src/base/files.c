@@ -15,13 +15,27 @@
 #include <time.h>
 #include <unistd.h>
 
+static struct lam_file_info info_of(const struct stat *st)
+{
+    return (struct lam_file_info){.size = (uint64_t)st->st_size,
+                                  .mtime_ns = (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec,
+                                  .device = st->st_dev, .inode = st->st_ino, .mode = st->st_mode & 0777,
+                                  .is_dir = S_ISDIR(st->st_mode), .is_plain = S_ISREG(st->st_mode)};
+}
+
 lam_code lam_file_info(const char *path, struct lam_file_info *out, lam_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0) return lam_raise_errno(err, "stat", path);
-    *out = (struct lam_file_info){.size = (uint64_t)st.st_size,
-                                  .mtime_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
-                                  .device = st.st_dev, .inode = st.st_ino, .is_dir = S_ISDIR(st.st_mode)};
+    *out = info_of(&st);
+    return LAM_OK;
+}
+
+lam_code lam_link_info(const char *path, struct lam_file_info *out, lam_error *err)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) return lam_raise_errno(err, "stat", path);
+    *out = info_of(&st);
     return LAM_OK;
 }
 
@@ -93,6 +107,11 @@ void lam_free_names(char **names, size_t n)
 lam_code lam_remove_file(const char *path, lam_error *err)
 {
     return unlink(path) == 0 || errno == ENOENT ? LAM_OK : lam_raise_errno(err, "remove", path);
+}
+
+lam_code lam_remove_dir(const char *path, lam_error *err)
+{
+    return rmdir(path) == 0 || errno == ENOENT ? LAM_OK : lam_raise_errno(err, "remove folder", path);
 }
 
 lam_code lam_touch(const char *path, lam_error *err)

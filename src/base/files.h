@@ -13,11 +13,15 @@ struct lam_file_info {
     uint64_t size;     /* bytes */
     uint64_t mtime_ns; /* since 1970 */
     uint64_t device, inode;
-    bool is_dir;
+    unsigned mode;     /* permissions, 0777 at most */
+    bool is_dir, is_plain;
 };
 
 /* Follows links. LAM_E_NOT_FOUND, LAM_E_IO. */
 lam_code lam_file_info(const char *path, struct lam_file_info *out, lam_error *err);
+
+/* The same of a link itself, which is neither a folder nor plain. */
+lam_code lam_link_info(const char *path, struct lam_file_info *out, lam_error *err);
 
 /* The first bytes of a file: at most `size` into bytes, *len of them. LAM_E_IO for a folder. */
 lam_code lam_read_head(const char *path, uint8_t *bytes, size_t size, size_t *len, lam_error *err);
@@ -28,6 +32,9 @@ void lam_free_names(char **names, size_t n);
 
 /* A file that is gone already is no error. */
 lam_code lam_remove_file(const char *path, lam_error *err);
+
+/* A folder without anything in it; likewise. */
+lam_code lam_remove_dir(const char *path, lam_error *err);
 
 /* Absolute, links resolved; *out is freed with lam_free. On systems that cannot tell: path itself. */
 lam_code lam_real_path(const char *path, char **out, lam_error *err);

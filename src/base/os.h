@@ -42,6 +42,9 @@ lam_code lam_writer_commit(struct lam_writer *w, lam_error *err);
 /* Remove the temporary file; frees w. NULL is allowed. */
 void lam_writer_abort(struct lam_writer *w);
 
+/* Waits until a folder's names are on the disk. */
+lam_code lam_sync_folder(const char *path, lam_error *err);
+
 /* True too for a link to nothing: whoever opens it says what is wrong, instead of going on without the file. */
 bool lam_path_exists(const char *path);
 bool lam_path_is_dir(const char *path);

@@ -200,11 +200,11 @@ lam_code lam_writer_patch(struct lam_writer *w, uint64_t offset, const void *byt
 uint64_t lam_writer_offset(const struct lam_writer *w) { return w->offset; }
 
 /* Some file systems have no sync of folders: EINVAL. */
-static lam_code sync_folder(const char *folder, lam_error *err)
+lam_code lam_sync_folder(const char *path, lam_error *err)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     lam_code code = LAM_OK;
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) code = lam_raise_errno(err, "sync", folder);
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) code = lam_raise_errno(err, "sync", path);
     if (fd >= 0) close(fd);
     return code;
 }
@@ -214,7 +214,7 @@ lam_code lam_writer_commit(struct lam_writer *w, lam_error *err)
     lam_code code = flush(w, err);
     if (code == LAM_OK && fsync(w->fd) != 0) code = lam_raise_errno(err, "sync", w->path);
     if (code == LAM_OK && rename(w->temporary, w->path) != 0) code = lam_raise_errno(err, "rename", w->path);
-    if (code == LAM_OK) code = sync_folder(w->folder, err);
+    if (code == LAM_OK) code = lam_sync_folder(w->folder, err);
     else unlink(w->temporary);
     writer_free(w);
     return code;
