@@ -1,5 +1,5 @@
 /* How a composition becomes the active one: IDLE → VALIDATE → RESERVE → STAGE → VERIFY → COMMIT → IDLE, or back to where it was. The
- * one transition table is in activation.c; the switch in memory (run/runtime.c) and the one on disk (store/activate.c) both go by it,
+ * one transition table is in activation.c; the switch in memory (run/runtime.c) and the one on disk (store/switch.c) both go by it,
  * with steps of their own. */
 #ifndef LAM_COMPOSE_ACTIVATION_H
 #define LAM_COMPOSE_ACTIVATION_H

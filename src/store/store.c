@@ -73,23 +73,30 @@ lam_code lam_store_read_json(const struct lam_store *s, const char *name, lam_co
     return code;
 }
 
-lam_code lam_store_write_json(const struct lam_store *s, const char *name, const json_t *value, lam_error *err)
+lam_code lam_store_stage_json(const struct lam_store *s, const char *name, const json_t *value, struct lam_writer **out, lam_error *err)
 {
     char *path;
     struct lam_str text = {0};
-    struct lam_writer *w = NULL;
+    *out = NULL;
     LAM_TRY(lam_store_path(s, name, &path, err));
     lam_code code = lam_json_canonical(value, &text, err);
     if (code == LAM_OK && !lam_str_putc(&text, '\n')) code = no_memory(err);
-    if (code == LAM_OK) code = lam_writer_open(path, &w, err);
-    if (code == LAM_OK) {
-        code = lam_writer_write(w, text.data, text.len, err);
-        if (code == LAM_OK) code = lam_writer_commit(w, err);
-        else lam_writer_abort(w);
+    if (code == LAM_OK) code = lam_writer_open(path, out, err);
+    if (code == LAM_OK) code = lam_writer_write(*out, text.data, text.len, err);
+    if (code != LAM_OK) {
+        lam_writer_abort(*out);
+        *out = NULL;
     }
     lam_str_release(&text);
     lam_free(path);
     return code;
+}
+
+lam_code lam_store_write_json(const struct lam_store *s, const char *name, const json_t *value, lam_error *err)
+{
+    struct lam_writer *w;
+    LAM_TRY(lam_store_stage_json(s, name, value, &w, err));
+    return lam_writer_commit(w, err);
 }
 
 /* ---- the lock ---- */

@@ -50,6 +50,9 @@ lam_code lam_store_progress(const struct lam_store *s, const char *stage, uint64
 /* folder/name as JSON: a plain file of at most LAM_STORE_SMALL_MAX bytes, no link. LAM_E_NOT_FOUND if there is none; `damaged` for what is
  * there and cannot be read as JSON; LAM_E_STORE_LINK, LAM_E_IO, LAM_E_NO_MEMORY. */
 lam_code lam_store_read_json(const struct lam_store *s, const char *name, lam_code damaged, json_t **out, lam_error *err);
+/* Writes the canonical form of value and a line end beside folder/name; lam_writer_commit (base/os.h) puts it there. */
+struct lam_writer;
+lam_code lam_store_stage_json(const struct lam_store *s, const char *name, const json_t *value, struct lam_writer **out, lam_error *err);
 /* Replaces folder/name by the canonical form of value and a line end: whole, and on the disk, or not at all. */
 lam_code lam_store_write_json(const struct lam_store *s, const char *name, const json_t *value, lam_error *err);
 

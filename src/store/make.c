@@ -1,0 +1,176 @@
+#include "store/make.h"
+#include "base/alloc.h"
+#include "store/config.h"
+
+#include <string.h>
+
+static lam_code no_memory(lam_error *err) { return LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory"); }
+
+struct lam_recipe *lam_recipe_new(void) { return lam_alloc(1, sizeof(struct lam_recipe)); }
+
+void lam_recipe_free(struct lam_recipe *r)
+{
+    if (!r) return;
+    lam_piece_release(&r->base);
+    for (size_t i = 0; i < r->n_adapters; i++) lam_piece_release(&r->adapters[i]);
+    lam_manifest_free(r->read);
+    lam_free(r);
+}
+
+lam_code lam_recipe_of_artifact(const struct lam_store *s, const struct lam_artifact *a, struct lam_recipe *r, lam_error *err)
+{
+    LAM_TRY(lam_config_open(s, a, &r->read, err));
+    r->manifest = *r->read;
+    r->manifest.id = NULL;
+    LAM_TRY(lam_piece_of_layer(s, lam_artifact_layer(a, LAM_TYPE_BASE_SLM, r->manifest.base_digest), &r->base, err));
+    for (size_t i = 0; i < r->read->n_adapters; i++) {
+        const lam_manifest_adapter *from = &r->read->adapters[i];
+        LAM_TRY(lam_piece_of_layer(s, lam_artifact_layer(a, LAM_TYPE_ADAPTER_SLM, from->digest), &r->adapters[i], err));
+        r->stack[r->n_adapters++] = (lam_manifest_adapter){.weight = from->weight, .rule = from->rule, .waived = from->waived, .name = from->name};
+    }
+    return LAM_OK;
+}
+
+/* Owners name places in the stack: those behind move up, and what it owned is nobody's. */
+static void drop_owner(struct lam_recipe *r, size_t i)
+{
+    lam_owner *owners = (lam_owner *)r->manifest.owners; /* r->read's own */
+    size_t n = 0;
+    for (size_t k = 0; k < r->manifest.n_owners; k++) {
+        lam_owner o = owners[k];
+        if (o.adapter == i) continue;
+        o.adapter -= o.adapter > i;
+        owners[n++] = o;
+    }
+    r->manifest.n_owners = n;
+}
+
+void lam_recipe_drop(struct lam_recipe *r, size_t i)
+{
+    lam_piece_release(&r->adapters[i]);
+    drop_owner(r, i);
+    r->n_adapters--;
+    memmove(&r->adapters[i], &r->adapters[i + 1], (r->n_adapters - i) * sizeof *r->adapters);
+    memmove(&r->stack[i], &r->stack[i + 1], (r->n_adapters - i) * sizeof *r->stack);
+}
+
+/* ---- composing ---- */
+
+/* The objects that tell the id. */
+struct opened {
+    lam_engine *engine;
+    lam_base *base;
+    lam_adapter *adapters[LAM_MANIFEST_MAX_ADAPTERS];
+    lam_composition *composition;
+};
+
+static void close_all(struct opened *o, size_t n)
+{
+    lam_composition_free(o->composition);
+    for (size_t i = 0; i < n; i++) lam_adapter_unload(o->adapters[i]);
+    lam_base_free(o->base);
+    lam_engine_free(o->engine);
+}
+
+static lam_code open_all(const struct lam_recipe *r, struct opened *o, lam_error *err)
+{
+    double weights[LAM_MANIFEST_MAX_ADAPTERS];
+    lam_stack_rule rules[LAM_MANIFEST_MAX_ADAPTERS];
+    const lam_manifest *m = &r->manifest;
+    lam_engine_options engine = {.max_rows = 1};
+    lam_compose_options options = {.kv = m->kv, .rules = rules, .owners = m->owners, .n_owners = m->n_owners, .policy = m->policy,
+                                   .module_policies = m->module_policies, .n_module_policies = m->n_module_policies};
+    LAM_TRY(lam_engine_new(&engine, &o->engine, err));
+    LAM_TRY(lam_base_open(o->engine, r->base.path, LAM_VERIFY_LAZY, &o->base, err));
+    for (size_t i = 0; i < r->n_adapters; i++) {
+        weights[i] = r->stack[i].weight;
+        rules[i] = r->stack[i].rule;
+        LAM_TRY(lam_adapter_load(o->base, r->adapters[i].path, r->stack[i].waived, &o->adapters[i], err));
+    }
+    return lam_compose(o->base, o->adapters, weights, r->n_adapters, &options, &o->composition, err);
+}
+
+static bool differs(const char *wanted, const char *found) { return wanted && strcmp(wanted, found ? found : "none") != 0; }
+
+/* What the manifest names must be what came out. */
+static lam_code check_named(const lam_manifest *m, const lam_base_info *base, const char *id, lam_error *err)
+{
+    if (differs(m->base_digest, base->base_digest))
+        return LAM_RAISE(err, LAM_E_WRONG_BASE, "the base is %s, the manifest names %s", base->base_digest, m->base_digest);
+    if (differs(m->tokenizer_digest, base->tokenizer_digest))
+        return LAM_RAISE(err, LAM_E_TOKENIZER, "the base has tokenizer %s, the manifest names %s", base->tokenizer_digest, m->tokenizer_digest);
+    if (m->states_template && differs(m->template_digest ? m->template_digest : "none", base->template_digest))
+        return LAM_RAISE(err, LAM_E_TEMPLATE, "the base has template %s, the manifest names %s",
+                         base->template_digest ? base->template_digest : "none", m->template_digest ? m->template_digest : "none");
+    if (differs(m->id, id)) return LAM_RAISE(err, LAM_E_WRONG_COMPOSITION, "it is composition %s, the manifest says %s", id, m->id);
+    return LAM_OK;
+}
+
+/* The canonical configuration. What is in it depends on the composition and its pieces alone, so that equal ones share a blob. */
+static lam_code config_text(struct lam_recipe *r, const struct opened *o, char **json, lam_error *err)
+{
+    lam_manifest m = r->manifest;
+    lam_base_info base;
+    lam_base_describe(o->base, &base);
+    const char *id = lam_composition_id(o->composition), *kv = lam_composition_kv_format(o->composition);
+    LAM_TRY(check_named(&m, &base, id, err));
+    m.id = id;
+    m.base_digest = base.base_digest;
+    m.base_name = base.name;
+    m.base_file = NULL;
+    m.base_parts = (lam_base_parts_text){0};
+    m.tokenizer_digest = base.tokenizer_digest;
+    m.states_template = true;
+    m.template_digest = base.template_digest;
+    m.kv = strcmp(kv, "f16") == 0 ? LAM_KV_FLOAT16 : strcmp(kv, "f32") == 0 ? LAM_KV_FLOAT32 : LAM_KV_INT8;
+    for (size_t i = 0; i < r->n_adapters; i++) {
+        lam_adapter_info info;
+        lam_adapter_describe(o->adapters[i], &info);
+        r->stack[i].digest = info.digest;
+        r->stack[i].name = info.name;
+        r->stack[i].waived = !info.bound;
+    }
+    m.adapters = r->stack;
+    m.n_adapters = r->n_adapters;
+    return lam_manifest_json(&m, "composition.json", json, err);
+}
+
+/* Puts the artefact with this configuration together. */
+static lam_code put_artifact(struct lam_store *s, struct lam_work *w, struct lam_recipe *r, const char *config, const char *id,
+                             char digest[LAM_DIGEST_TEXT], uint64_t *size, lam_error *err)
+{
+    struct lam_descriptor layers[1 + LAM_MANIFEST_MAX_ADAPTERS], about = {.media_type = LAM_TYPE_CONFIG, .size = strlen(config)};
+    char config_digest[LAM_DIGEST_TEXT];
+    struct lam_str text = {0};
+    LAM_TRY(lam_piece_place(s, &r->base, err));
+    layers[0] = lam_piece_layer(&r->base);
+    for (size_t i = 0; i < r->n_adapters; i++) {
+        LAM_TRY(lam_piece_place(s, &r->adapters[i], err));
+        layers[1 + i] = lam_piece_layer(&r->adapters[i]);
+    }
+    LAM_TRY(lam_blob_put(s, w, config, about.size, config_digest, err));
+    about.digest = config_digest;
+    lam_code code = lam_artifact_write(LAM_STORE_COMPOSITION, id, &about, layers, 1 + r->n_adapters, &text, err);
+    if (code == LAM_OK) code = lam_blob_put(s, w, text.data, text.len, digest, err);
+    *size = text.len;
+    lam_str_release(&text);
+    return code;
+}
+
+lam_code lam_recipe_make(struct lam_store *s, struct lam_work *w, struct lam_recipe *r, char digest[LAM_DIGEST_TEXT], char id[LAM_DIGEST_TEXT],
+                         uint64_t *size, lam_error *err)
+{
+    char *config = NULL;
+    struct opened *o = lam_alloc(1, sizeof *o);
+    if (!o) return no_memory(err);
+    lam_code code = open_all(r, o, err);
+    if (code == LAM_OK) code = config_text(r, o, &config, err);
+    if (code == LAM_OK) {
+        memcpy(id, lam_composition_id(o->composition), LAM_DIGEST_TEXT);
+        code = put_artifact(s, w, r, config, id, digest, size, err);
+    }
+    close_all(o, r->n_adapters);
+    lam_free(o);
+    lam_memory_free(config);
+    return code;
+}
