@@ -24,6 +24,7 @@ typedef struct lam_store_options {
     const char *reason;       /* why; stands in the audit. NULL: not said */
     lam_progress_fn progress; /* may be NULL; the stage "wait" (0 of 0) while another process writes */
     void *progress_context;
+    bool damaged;             /* for lam_store_fsck: opens what has lost its oci-layout, too */
 } lam_store_options;
 
 /* The folder that is meant, NULL as above; *out is freed with lam_memory_free. LAM_E_ARGUMENT if no variable tells one. */
@@ -121,6 +122,31 @@ LAM_API lam_code lam_store_rollback(lam_store *store, lam_store_result *out, lam
 /* The active composition without one adapter (its name, its place from 1, its adapter_digest or the beginning of that), or without all
  * (NULL). LAM_E_NOT_FOUND. */
 LAM_API lam_code lam_store_deactivate(lam_store *store, const char *adapter, lam_store_result *out, lam_error *err);
+
+/* ---- upkeep ---- */
+
+typedef struct lam_store_swept {
+    size_t n_blobs, n_temporaries, n_in_use; /* removed, removed, kept because a process holds them */
+    uint64_t bytes;                          /* freed */
+} lam_store_swept;
+/* Removes what neither a name nor the active composition nor the one before it needs: blobs, and what dead processes have left. It works on a
+ * full disk. Refuses to judge if a manifest cannot be read: the error is that manifest's. */
+LAM_API lam_code lam_store_gc(lam_store *store, lam_store_swept *out, lam_error *err);
+
+/* Looks at everything, hashes every byte, and goes on after each fault: *found (zero at the call) has one for each, of the codes LAM_E_STORE_…,
+ * the subject is a path in the store or a name. With repair, what can be put right is, and *left has what could not be; without, *left
+ * stays empty. LAM_OK if nothing is wrong (any more), else the first code. */
+LAM_API lam_code lam_store_fsck(lam_store *store, bool repair, lam_fault_list *found, lam_fault_list *left, lam_error *err);
+
+/* The audit as a JSON array, oldest first, freed with lam_memory_free. LAM_E_STORE_AUDIT names the first broken line; *json then has those before. */
+LAM_API lam_code lam_store_log(lam_store *store, char **json, lam_error *err);
+
+/* Copies what reference means into another store (an OCI layout) at folder, made if need be, under the same name, or its digits if it has none. */
+LAM_API lam_code lam_store_export(lam_store *store, const char *reference, const char *folder, lam_store_result *out, lam_error *err);
+/* Copies all bases, adapters and compositions of the OCI layout at folder into the store, each under its name; with name (may be NULL) there must be
+ * one alone, and it gets that. Everything is hashed, compositions are composed to see that they are what they say. *results[*n] is freed
+ * with lam_memory_free. LAM_E_CONFLICT for a name that is another one's; what was copied before stays. */
+LAM_API lam_code lam_store_import(lam_store *store, const char *folder, const char *name, lam_store_result **results, size_t *n, lam_error *err);
 
 #ifdef __cplusplus
 }

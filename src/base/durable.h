@@ -11,6 +11,9 @@
  * then the name. An error after the rename is one of the folder's sync: `to` is then the new file. */
 lam_code lam_place_file(const char *from, const char *to, unsigned mode, lam_error *err);
 
+/* Renames within one file system, and waits until the new name is on the disk. */
+lam_code lam_move(const char *from, const char *to, lam_error *err);
+
 /* Sets the permissions of the plain file at path. */
 lam_code lam_set_mode(const char *path, unsigned mode, lam_error *err);
 

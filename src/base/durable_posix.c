@@ -32,6 +32,11 @@ lam_code lam_place_file(const char *from, const char *to, unsigned mode, lam_err
     return code == LAM_OK ? sync_folder_of(to, err) : code;
 }
 
+lam_code lam_move(const char *from, const char *to, lam_error *err)
+{
+    return rename(from, to) == 0 ? sync_folder_of(to, err) : lam_raise_errno(err, "rename", from);
+}
+
 lam_code lam_set_mode(const char *path, unsigned mode, lam_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -44,6 +44,7 @@ static lam_code lock_descriptor(const char *path, enum lam_lock_kind kind, int *
     int flags = O_CLOEXEC | O_NONBLOCK | (kind == LAM_LOCK_SHARED ? O_RDONLY : O_RDWR) | (kind == LAM_LOCK_CREATE ? O_CREAT : 0);
     for (;;) {
         *fd = open(path, flags, 0644);
+        if (*fd < 0 && errno == EACCES && kind == LAM_LOCK_EXCLUSIVE) *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of one that is 0444 */
         if (*fd < 0) return lam_raise_errno(err, "open to lock", path);
         if (flock(*fd, (kind == LAM_LOCK_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
             lam_code code = errno == EWOULDBLOCK || errno == EINTR ? LAM_OK : lam_raise_errno(err, "lock", path);

@@ -157,6 +157,24 @@ static lam_code put_artifact(struct lam_store *s, struct lam_work *w, struct lam
     return code;
 }
 
+lam_code lam_recipe_check(const struct lam_store *s, const struct lam_artifact *a, lam_error *err)
+{
+    struct lam_recipe *r = lam_recipe_new();
+    struct opened *o = lam_alloc(1, sizeof *o);
+    lam_base_info base;
+    lam_code code = r && o ? lam_recipe_of_artifact(s, a, r, err) : no_memory(err);
+    if (code == LAM_OK) code = open_all(r, o, err);
+    if (code == LAM_OK) {
+        lam_base_describe(o->base, &base);
+        r->manifest.id = a->id;
+        code = check_named(&r->manifest, &base, lam_composition_id(o->composition), err);
+    }
+    if (o) close_all(o, r ? r->n_adapters : 0);
+    lam_free(o);
+    lam_recipe_free(r);
+    return code;
+}
+
 lam_code lam_recipe_make(struct lam_store *s, struct lam_work *w, struct lam_recipe *r, char digest[LAM_DIGEST_TEXT], char id[LAM_DIGEST_TEXT],
                          uint64_t *size, lam_error *err)
 {

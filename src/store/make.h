@@ -23,6 +23,9 @@ lam_code lam_recipe_of_artifact(const struct lam_store *s, const struct lam_arti
 /* Takes the adapter at place i out. */
 void lam_recipe_drop(struct lam_recipe *r, size_t i);
 
+/* Composes what stands in the store as a, to see that it is what it says: LAM_E_WRONG_COMPOSITION, and the errors of lam_compose. */
+lam_code lam_recipe_check(const struct lam_store *s, const struct lam_artifact *a, lam_error *err);
+
 /* Composes it, which checks all that lam_compose does, and puts pieces, configuration and manifest in their places. digest, id (may be
  * NULL) and size are of the manifest. The store must be locked. */
 lam_code lam_recipe_make(struct lam_store *s, struct lam_work *w, struct lam_recipe *r, char digest[LAM_DIGEST_TEXT], char id[LAM_DIGEST_TEXT],

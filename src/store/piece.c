@@ -135,6 +135,23 @@ lam_code lam_piece_check(const char *path, lam_store_kind kind, const char *file
     return code;
 }
 
+lam_code lam_layers_verify(const struct lam_store *s, const struct lam_artifact *a, lam_error *err)
+{
+    for (size_t i = 0; i < a->n_layers; i++) {
+        const struct lam_descriptor *l = &a->layers[i];
+        char *path;
+        bool base = strcmp(l->media_type, LAM_TYPE_BASE_SLM) == 0;
+        if (!base && strcmp(l->media_type, LAM_TYPE_ADAPTER_SLM) != 0) continue;
+        LAM_TRY(lam_blob_path(s, l->digest, &path, err));
+        lam_code code = lam_piece_check(path, base ? LAM_STORE_BASE : LAM_STORE_ADAPTER, l->file_root, l->meaning, err);
+        lam_free(path);
+        if (code != LAM_OK) return code;
+        if (a->id && a->kind != LAM_STORE_COMPOSITION && strcmp(l->meaning, a->id) != 0)
+            return LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "manifest %s says that it is %s, its layer is %s", a->digest, a->id, l->meaning);
+    }
+    return LAM_OK;
+}
+
 struct lam_descriptor lam_piece_layer(const struct lam_piece *p)
 {
     return (struct lam_descriptor){.media_type = p->kind == LAM_STORE_BASE ? LAM_TYPE_BASE_SLM : LAM_TYPE_ADAPTER_SLM, .digest = p->digest,

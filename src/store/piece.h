@@ -31,6 +31,9 @@ void lam_piece_release(struct lam_piece *p);
  * for another root, LAM_E_WRONG_BASE or LAM_E_DIGEST for another meaning, and the file's own errors. */
 lam_code lam_piece_check(const char *path, lam_store_kind kind, const char *file_root, const char *meaning, lam_error *err);
 
+/* lam_piece_check of every .slm among an artefact's layers. */
+lam_code lam_layers_verify(const struct lam_store *s, const struct lam_artifact *a, lam_error *err);
+
 /* The layer that it is; texts are borrowed. */
 struct lam_descriptor lam_piece_layer(const struct lam_piece *p);
 /* Puts it in its place, if it is not there. The store must be locked. */

@@ -112,19 +112,24 @@ static lam_code wait_for_lock(struct lam_store *s, const char *path, lam_error *
     }
 }
 
-lam_code lam_store_lock(struct lam_store *s, lam_error *err)
+lam_code lam_store_lock_as_is(struct lam_store *s, lam_error *err)
 {
     char *path;
+    LAM_TRY(lam_store_path(s, LAM_STORE_LOCK, &path, err));
+    lam_code code = wait_for_lock(s, path, err);
+    lam_free(path);
+    s->depth = code == LAM_OK;
+    return code;
+}
+
+lam_code lam_store_lock(struct lam_store *s, lam_error *err)
+{
     if (s->depth) {
         s->depth++;
         return LAM_OK;
     }
-    LAM_TRY(lam_store_path(s, LAM_STORE_LOCK, &path, err));
-    lam_code code = wait_for_lock(s, path, err);
-    lam_free(path);
-    if (code != LAM_OK) return code;
-    s->depth = 1;
-    code = lam_store_recover(s, err);
+    LAM_TRY(lam_store_lock_as_is(s, err));
+    lam_code code = lam_store_recover(s, err);
     if (code != LAM_OK) lam_store_unlock(s);
     return code;
 }
@@ -138,7 +143,7 @@ void lam_store_unlock(struct lam_store *s)
 
 /* ---- opening ---- */
 
-static lam_code check_layout(const struct lam_store *s, lam_error *err)
+lam_code lam_store_check_layout(const struct lam_store *s, lam_error *err)
 {
     json_t *layout = NULL;
     LAM_TRY(lam_store_read_json(s, LAM_STORE_LAYOUT, LAM_E_STORE_LAYOUT, &layout, err));
@@ -150,16 +155,34 @@ static lam_code check_layout(const struct lam_store *s, lam_error *err)
     return code;
 }
 
+lam_code lam_store_write_layout(const struct lam_store *s, lam_error *err)
+{
+    json_t *layout = json_pack("{s:s}", "imageLayoutVersion", LAYOUT_VERSION);
+    if (!layout) return no_memory(err);
+    lam_code code = lam_store_write_json(s, LAM_STORE_LAYOUT, layout, err);
+    json_decref(layout);
+    return code;
+}
+
+bool lam_store_is_leftover(const char *name)
+{
+    static const char *const files[] = {LAM_STORE_LAYOUT ".", LAM_STORE_INDEX ".", LAM_STORE_ACTIVE "."};
+    size_t len = strlen(name);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strncmp(name, files[i], strlen(files[i])) == 0 && len > 5 && strcmp(name + len - 5, ".part") == 0) return true;
+    return false;
+}
+
 /* A folder that holds something else is not turned into a store. */
 static lam_code check_ours(const char *folder, lam_error *err)
 {
-    static const char *const known[] = {"blobs", "index.json", "lock", "tmp", "partial"};
+    static const char *const known[] = {"blobs", LAM_STORE_INDEX, LAM_STORE_LOCK, LAM_STORE_TMP, LAM_STORE_PARTIAL};
     char **names;
     size_t n;
     lam_code code = lam_list_dir(folder, &names, &n, err);
     if (code != LAM_OK) return code == LAM_E_NOT_FOUND ? LAM_OK : code;
     for (size_t i = 0; code == LAM_OK && i < n; i++) {
-        bool ours = strncmp(names[i], "oci-layout.", 11) == 0 || strncmp(names[i], "index.json.", 11) == 0;
+        bool ours = lam_store_is_leftover(names[i]);
         for (size_t k = 0; k < sizeof known / sizeof *known; k++) ours |= strcmp(names[i], known[k]) == 0;
         if (!ours) code = LAM_RAISE(err, LAM_E_STORE_LAYOUT, "%s is no store, and holds %.100s: a store wants a folder of its own", folder, names[i]);
     }
@@ -183,23 +206,18 @@ static lam_code make_store(struct lam_store *s, lam_error *err)
     LAM_TRY(check_ours(s->folder, err));
     LAM_TRY(make_folder(s, LAM_STORE_BLOBS, err));
     LAM_TRY(make_folder(s, LAM_STORE_TMP, err));
-    LAM_TRY(lam_store_path(s, LAM_STORE_LOCK, &path, err));
-    lam_code code = wait_for_lock(s, path, err);
-    lam_free(path);
-    if (code != LAM_OK) return code;
+    LAM_TRY(lam_store_lock_as_is(s, err));
+    lam_code code = LAM_OK;
     json_t *index = json_pack("{s:i,s:s,s:[]}", "schemaVersion", 2, "mediaType", "application/vnd.oci.image.index.v1+json", "manifests");
-    json_t *layout = json_pack("{s:s}", "imageLayoutVersion", LAYOUT_VERSION);
-    if (!index || !layout) code = no_memory(err);
+    if (!index) code = no_memory(err);
     if (code == LAM_OK) code = lam_store_path(s, LAM_STORE_INDEX, &path, err);
     if (code == LAM_OK) {
         if (!lam_path_exists(path)) code = lam_store_write_json(s, LAM_STORE_INDEX, index, err);
         lam_free(path);
     }
-    if (code == LAM_OK) code = lam_store_write_json(s, LAM_STORE_LAYOUT, layout, err);
+    if (code == LAM_OK) code = lam_store_write_layout(s, err);
     json_decref(index);
-    json_decref(layout);
-    lam_unlock(s->writer);
-    s->writer = NULL;
+    lam_store_unlock(s);
     return code;
 }
 
@@ -214,7 +232,7 @@ lam_code lam_store_open(const lam_store_options *options, bool create, lam_store
     lam_code code = lam_store_folder(o->folder, &s->folder, err);
     if (code == LAM_OK && o->reason && !(s->reason = lam_strdup(o->reason))) code = no_memory(err);
     if (s->reason) lam_clean_line(s->reason);
-    if (code == LAM_OK) code = check_layout(s, err);
+    if (code == LAM_OK && !(o->damaged && lam_path_is_dir(s->folder))) code = lam_store_check_layout(s, err);
     if (code == LAM_E_NOT_FOUND) code = create ? make_store(s, err) : LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: there is no store here", s->folder);
     if (code == LAM_OK) *out = s;
     else lam_store_close(s);

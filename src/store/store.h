@@ -42,7 +42,16 @@ lam_code lam_store_path(const struct lam_store *s, const char *name, char **out,
 
 /* Excludes other writers, and puts right what a dead one left undone (store/recover.h). Waits, with the progress stage "wait". Nests. */
 lam_code lam_store_lock(struct lam_store *s, lam_error *err);
+/* The same without a look at what is left undone: for those who put it right themselves. Does not nest. */
+lam_code lam_store_lock_as_is(struct lam_store *s, lam_error *err);
 void lam_store_unlock(struct lam_store *s);
+
+/* Whether oci-layout is there (LAM_E_NOT_FOUND) and as it must be (LAM_E_STORE_LAYOUT); and writing it. */
+lam_code lam_store_check_layout(const struct lam_store *s, lam_error *err);
+lam_code lam_store_write_layout(const struct lam_store *s, lam_error *err);
+
+/* Whether a name in the store's folder is one that a writer gives to what is not yet oci-layout, index.json or active.json. */
+bool lam_store_is_leftover(const char *name);
 
 /* Tells the progress function; LAM_E_CANCELLED if it wants no more. */
 lam_code lam_store_progress(const struct lam_store *s, const char *stage, uint64_t done, uint64_t total, lam_error *err);

@@ -1,5 +1,4 @@
 #include "store/switch.h"
-#include "base/alloc.h"
 #include "base/os.h"
 #include "compose/activation.h"
 #include "store/active.h"
@@ -47,21 +46,11 @@ static lam_code stage(void *self, lam_error *err)
     return lam_active_stage(w->store, &w->next, &w->staged, err);
 }
 
-/* Every .slm is what its layer says, by its header and tree; the pieces are hashed before their first use. */
+/* The pieces are hashed before their first use. */
 static lam_code verify(void *self, lam_error *err)
 {
     struct switching *w = self;
-    for (size_t i = 0; i < w->artifact.n_layers; i++) {
-        const struct lam_descriptor *l = &w->artifact.layers[i];
-        char *path;
-        bool base = strcmp(l->media_type, LAM_TYPE_BASE_SLM) == 0;
-        if (!base && strcmp(l->media_type, LAM_TYPE_ADAPTER_SLM) != 0) continue;
-        LAM_TRY(lam_blob_path(w->store, l->digest, &path, err));
-        lam_code code = lam_piece_check(path, base ? LAM_STORE_BASE : LAM_STORE_ADAPTER, l->file_root, l->meaning, err);
-        lam_free(path);
-        if (code != LAM_OK) return code;
-    }
-    return LAM_OK;
+    return lam_layers_verify(w->store, &w->artifact, err);
 }
 
 static lam_code commit(void *self, lam_error *err)
