@@ -51,7 +51,7 @@ static json_t *plan_json(const char *policy, const lam_plan_bytes *p)
 static lam_code plan_all(const struct options *o, const struct plan *plan, json_t *list, lam_error *err)
 {
     static const char *const names[] = {"dual", "materialize"};
-    bool chosen = o->policies.n || plan->stack.read;
+    bool chosen = o->policies.n || stack_is_said(&plan->stack);
     lam_code fitting = LAM_E_BUDGET;
     for (lam_policy policy = LAM_POLICY_DUAL; policy <= LAM_POLICY_MATERIALIZE; policy++) {
         lam_plan_options options = {0};

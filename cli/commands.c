@@ -7,47 +7,62 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const run_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+static const char *const run_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
     "template", "prompt", "token-ids", "system", "raw", "echo", "allow-base", "draft", "save-session",
                                           "restore-session", "prefix-cache", "tokens", "temp",
     "top-k", "top-p", "min-p", "repeat-penalty", "seed", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const import_options[] = {"model", "search", "output", "quantise", "accept-tokenizer", "json", "quiet", "help", NULL};
+static const char *const import_options[] = {"model", "store", "search", "output", "quantise", "accept-tokenizer", "json", "quiet", "help", NULL};
 static const char *const inspect_options[] = {"tensors", "json", "help", NULL};
 static const char *const plain_options[] = {"json", "quiet", "help", NULL};
 static const char *const cache_options[] = {"json", "help", NULL};
-static const char *const export_options[] = {"model", "search", "output", "json", "quiet", "help", NULL};
-static const char *const logits_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+static const char *const export_options[] = {"model", "store", "search", "output", "json", "quiet", "help", NULL};
+static const char *const logits_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
     "template", "prompt", "token-ids", "raw", "allow-base", "output", "chunk", "ctx", "threads", "kv",
     "verify", "json", "quiet", "help", NULL};
-static const char *const tokenize_options[] = {"model", "search", "prompt", "raw", "json", "quiet", "help", NULL};
-static const char *const detokenize_options[] = {"model", "search", "token-ids", "raw", "json", "quiet", "help", NULL};
-static const char *const perplexity_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
+static const char *const tokenize_options[] = {"model", "store", "search", "prompt", "raw", "json", "quiet", "help", NULL};
+static const char *const detokenize_options[] = {"model", "store", "search", "token-ids", "raw", "json", "quiet", "help", NULL};
+static const char *const perplexity_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust",
     "allow-base", "ctx", "threads", "budget", "kv", "verify", "json", "quiet", "help", NULL};
-static const char *const bench_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only",
+static const char *const bench_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "trust", "only",
     "prefill", "tokens", "sessions", "ctx", "runs", "threads", "budget", "kv",
     "verify", "json", "quiet", "help", NULL};
 
-static const char *const plan_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "draft",
+static const char *const plan_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "from", "draft",
     "prefix-cache", "ctx", "kv", "threads", "budget", "json", "quiet", "help", NULL};
-static const char *const merge_options[] = {"model", "search", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict",
+static const char *const merge_options[] = {"model", "store", "search", "adapter", "owner", "waive", "accept-tokenizer", "dtype", "strict",
     "output", "threads", "verify", "json", "quiet", "help", NULL};
 static const char *const diff_options[] = {"method", "density", "drop", "seed", "dtype", "output", "threads", "json", "quiet", "help",
     NULL};
 
-static const char *const compose_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
+static const char *const compose_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
     "template", "system", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed",
     "receipt", "trust", "output", "verify", "json", "quiet", "help", NULL};
-static const char *const check_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "template",
+static const char *const check_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv", "template",
     "trust", "verify", "json", "quiet", "help", NULL};
-static const char *const receipt_options[] = {"model", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
+static const char *const receipt_options[] = {"model", "store", "search", "adapter", "owner", "policy", "waive", "accept-tokenizer", "kv",
     "template", "figures", "by", "key", "trust", "output", "verify", "json",
     "quiet", "help", NULL};
 
+static const char *const store_options[] = {"store", "name", "model", "adapter", "waive", "accept-tokenizer", "reason", "repair", "verify",
+    "json", "quiet", "help", NULL};
+
 static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
 static const char run_notes[] =
-    "MODEL may be a manifest (lamina compose), which says what is composed.\n"
+    "MODEL may be a manifest (lamina compose), which says what is composed, or a name in the store (lamina store).\n"
     "FILE=WEIGHT: the last '=' counts if a number follows and no file has the whole text as its name.\n"
     "In a chat, `rlwrap lamina run ...` (a program of its own) lets you edit and recall lines.\n";
+
+static const char store_notes[] =
+    "add SOURCE…           .slm, GGUF, Hugging Face or PEFT folder, manifest; under --name, else the source's name\n"
+    "list, show REF        what there is; * is active\n"
+    "activate REF          a composition, or a base with the adapters of -a; run without a MODEL then takes it\n"
+    "deactivate [ADAPTER]  the same without one adapter (name, place, digest), or without all\n"
+    "rollback              the composition that was active before\n"
+    "remove NAME, gc       take a name away; free what neither a name nor the active composition nor the one before needs\n"
+    "fsck [--repair]       find everything that is wrong, byte for byte; put right what can be\n"
+    "log [--verify]        who changed what, when and why; whether the log was changed\n"
+    "export REF FOLDER, import FOLDER    copies, as OCI layouts\n"
+    "REF is a name, a digest (sha256:…) or its first digits, 6 at least. A store is an OCI image layout: skopeo and oras read it.\n";
 
 static const char bench_notes[] =
     "Decoding begins at position 128 of every session. GB/s are those of the weights, which a pass reads once for all its\n"
@@ -121,6 +136,10 @@ static const struct command commands[] = {
      "  lamina perplexity both.json wiki.txt --json > figures.json\n"
      "  lamina receipt make both.json --figures figures.json --key me-private.pem --by Me -o receipt.json\n"
      "  lamina receipt check receipt.json both.json\n  lamina receipt keygen me\n"},
+    {"store", cmd_store, "add | list | activate …", "models and adapters that are kept, and what is active", store_options, store_notes,
+     "  lamina store add model.gguf --name smol\n  lamina store add ./my-lora -m smol --name poet\n"
+     "  lamina store activate smol -a poet=0.7 --reason \"release 2\"\n  lamina run -p \"Hello\"\n  lamina store rollback\n"
+     "  lamina store fsck --repair\n  skopeo copy oci:$HOME/.local/share/lamina:smol oci:/mnt/store:smol\n"},
     {"cache", cmd_cache, "list | clear [ENTRY]", "models imported for direct use", cache_options,
      "ENTRY is a source's path or the beginning of a key, of 8 digits at least; without it all are meant.\nWhat is in use stays.\n",
      "  lamina cache list\n  lamina cache clear model.gguf\n  lamina cache clear\n"},
@@ -147,10 +166,11 @@ void commands_print_overview(void)
     for (size_t i = 0; i < N_COMMANDS; i++) printf("  %-11s %-21s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
     printf("\nlamina help COMMAND, or lamina COMMAND --help, tells its options and gives examples; lamina --version.\n\n"
            "Environment:\n"
-           "  LAMINA_MODEL      the model if none is given\n"
+           "  LAMINA_MODEL      the model if none is given (else the store's active composition, else the small one that ships here)\n"
            "  LAMINA_CACHE      folder of imported models (default: $XDG_CACHE_HOME/lamina, else ~/.cache/lamina)\n"
            "  LAMINA_CACHE_MAX  its size in bytes, or with k, M, G, T (default 20G)\n"
            "  LAMINA_ISA        instruction set, such as scalar, avx2, avx512, neon (default: the fastest here; results are the same)\n"
+           "  LAMINA_STORE      the store (default: $XDG_DATA_HOME/lamina, else ~/.local/share/lamina)\n"
            "  LAMINA_TRUST      trusted public keys of receipts (default: $XDG_CONFIG_HOME/lamina/trust, else ~/.config/lamina/trust)\n"
            "  NO_COLOR          no colours\n\n"
            "Exit status: 0 done, 1 an error, 2 wrong use, 3 a receipt that is only claimed (receipt check), 130 after Ctrl-C.\n");
@@ -160,6 +180,6 @@ void command_print_help(const struct command *c)
 {
     printf("Usage: lamina %s %s [OPTIONS]\n\n%c%s.\n%s", c->name, c->arguments, toupper((unsigned char)c->summary[0]), c->summary + 1,
            c->notes ? c->notes : "");
-    options_print_help(c->options, c->run == cmd_import ? import_model_help : NULL);
+    options_print_help(c->name, c->options, c->run == cmd_import ? import_model_help : NULL);
     printf("\nExamples:\n%s", c->examples);
 }

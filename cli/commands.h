@@ -37,5 +37,6 @@ int cmd_receipt(struct options *o);
 int cmd_diff(struct options *o);
 int cmd_merge(struct options *o);
 int cmd_plan(struct options *o);
+int cmd_store(struct options *o);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "default_model.h"
 
+#include "held.h"
 #include "process.h"
 #include "report.h"
 
@@ -31,6 +32,11 @@ static const char *fallback(const struct options *o, char *path)
 {
     const char *named = getenv("LAMINA_MODEL");
     if (named && *named) return named;
+    uint64_t generation;
+    if (held_active(o, path, &generation)) {
+        note(o, "no model given: this is the store's active composition, generation %llu", (unsigned long long)generation);
+        return path;
+    }
     if (!find_shipped(path)) {
         usage(o, "no model: give -m FILE, or set LAMINA_MODEL");
         return NULL;

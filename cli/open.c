@@ -1,5 +1,6 @@
 #include "open.h"
 
+#include "held.h"
 #include "output.h"
 #include "plan.h"
 #include "progress.h"
@@ -77,7 +78,7 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err)
     if (code != LAM_OK) return code;
     code = open_cached(o, out, err);
     if (code == LAM_OK) code = lam_base_open(out->engine, out->cached_base->path, o->verify, &out->base, err);
-    if (code != LAM_OK) return explain(o, out->stack.read ? m->base_file : o->model, err);
+    if (code != LAM_OK) return explain(o, out->stack.read || out->stack.model ? m->base_file : o->model, err);
     out->base_path = out->cached_base->path;
     lam_base_describe(out->base, &out->info);
     out->load_seconds = now_seconds() - start;
@@ -119,13 +120,17 @@ lam_code open_adapter(const struct options *o, struct opened *all, const struct 
     if (lam_manifest_detect(a->path)) return fail(err, LAM_E_ARGUMENT, "%s is a manifest, which stands in a MODEL's place, not in an adapter's", a->path);
     if (all->n_adapters == MAX_ADAPTERS) return fail(err, LAM_E_LIMIT, "%s: %d adapters at most", a->path, MAX_ADAPTERS);
     struct named_adapter *n = &all->adapters[all->n_adapters];
+    struct held *held;
+    lam_code code = held_open(o, a->path, HELD_ADAPTER, &held, err);
+    if (code != LAM_OK) return code;
     progress_begin(&progress, o, false);
-    lam_code code = lam_cache_open_adapter(a->path, all->base_path, all->info.base_digest, &cache, &cached, &imported, err);
+    code = lam_cache_open_adapter(held ? held_path(held) : a->path, all->base_path, all->info.base_digest, &cache, &cached, &imported, err);
     progress_end(&progress);
     list_faults(imported.faults, imported.n_faults);
     lam_memory_free(imported.faults);
     if (code == LAM_OK) code = lam_adapter_load(all->base, cached.path, o->waive || a->waive, &n->adapter, err);
     lam_cache_release(&cached);
+    held_close(held); /* it is staged */
     if (code != LAM_OK) return explain(o, a->path, err);
     if (imported.warnings[0]) note(o, "%s: %s", a->path, imported.warnings);
     lam_adapter_describe(n->adapter, &info);

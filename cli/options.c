@@ -31,9 +31,9 @@ struct option_spec {
 
 static const struct option_spec specs[] = {
     {'m', "model", "FILE", KIND_TEXT, AT(model), 0, 0,
-     "the base: .slm, GGUF, or a Hugging Face folder\n(default: $LAMINA_MODEL, else the small model that ships with Lamina)"},
+     "the base: .slm, GGUF, Hugging Face folder, or a name in the store\n(default: $LAMINA_MODEL, else the store's active composition, else the\nsmall model that ships with Lamina)"},
     {'a', "adapter", "FILE[=WEIGHT]", KIND_ADAPTER, 0, 0, 0,
-     "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF;\nWEIGHT scales it (default 1); may be repeated, in this order;\n"
+     "lay an adapter over the base: .slm, PEFT folder, LoRA GGUF, or a\nname in the store; WEIGHT scales it (default 1); may be repeated, in this order;\n"
      "with ,replace behind it all, it takes the place of those before it"},
     {0, "owner", "[MODULE=]ADAPTER", KIND_LIST, AT(owners), 0, 0,
      "who has a module that several replace: an adapter by its name, as -a\nnames it, or by its place (1 is the first); MODULE may be a pattern\n"
@@ -46,6 +46,11 @@ static const struct option_spec specs[] = {
     {0, "figures", "FILE|KEY=VALUE", KIND_LIST, AT(figures), 0, 0, "what was measured: a JSON object in a file, or one figure; may be repeated"},
     {0, "key", "FILE", KIND_TEXT, AT(key), 0, 0, "the private key to sign with, in PEM (default: a bare hash)"},
     {0, "by", "NAME", KIND_TEXT, AT(by), 0, 0, "who says so"},
+    {0, "store", "FOLDER", KIND_TEXT, AT(store), 0, 0,
+     "the store in which names are looked up that are no files\n(default: $LAMINA_STORE, else $XDG_DATA_HOME/lamina)"},
+    {0, "name", "ALIAS", KIND_TEXT, AT(name), 0, 0, "what it is called in the store; a name that is there is moved"},
+    {0, "reason", "TEXT", KIND_TEXT, AT(reason), 0, 0, "why; it stands in the log"},
+    {0, "repair", NULL, KIND_SWITCH, AT(repair), 0, 0, "put right what can be"},
     {0, "receipt", "FILE", KIND_LIST, AT(receipts), 0, 0, "a receipt to put into the manifest; may be repeated"},
     {0, "waive", NULL, KIND_SWITCH, AT(waive), 0, 0,
      "take adapters that are bound to another base, or to none, if their\nshapes fit; the composition's id tells it"},
@@ -114,18 +119,30 @@ static const struct option_spec specs[] = {
 };
 #define N_SPECS (sizeof specs / sizeof *specs)
 
-static const struct option_spec *spec_named(const char *name, size_t len)
+/* One command's, where others have another option of this name. */
+static const struct own_spec {
+    const char *command;
+    struct option_spec spec;
+} own_specs[] = {
+    {"store", {0, "verify", NULL, KIND_SWITCH, AT(check_chain), 0, 0, "only check that each line of the log follows from the one before it"}},
+};
+
+static bool is_named(const struct option_spec *s, const char *name, size_t len) { return strncmp(s->name, name, len) == 0 && !s->name[len]; }
+
+static const struct option_spec *spec_named(const char *command, const char *name, size_t len)
 {
+    for (size_t i = 0; i < sizeof own_specs / sizeof *own_specs; i++)
+        if (is_named(&own_specs[i].spec, name, len) && strcmp(own_specs[i].command, command) == 0) return &own_specs[i].spec;
     for (size_t i = 0; i < N_SPECS; i++)
-        if (strncmp(specs[i].name, name, len) == 0 && !specs[i].name[len]) return &specs[i];
+        if (is_named(&specs[i], name, len)) return &specs[i];
     return NULL;
 }
 
-void options_print_help(const char *const *names, const char *model_help)
+void options_print_help(const char *command, const char *const *names, const char *model_help)
 {
     printf("\nOptions:\n");
     for (; *names; names++) {
-        const struct option_spec *s = spec_named(*names, strlen(*names));
+        const struct option_spec *s = spec_named(command, *names, strlen(*names));
         char left[64], letter[8] = "    ";
         if (!s) continue;
         if (s->letter) snprintf(letter, sizeof letter, "-%c, ", s->letter);
@@ -314,13 +331,13 @@ static bool set_option(struct options *o, const struct option_spec *s, const cha
 }
 
 /* The spec of an argument such as "-m", "-mFILE", "--model" or "--model=FILE"; *value is what hangs on it, or NULL. */
-static const struct option_spec *find_spec(const char *argument, const char **value)
+static const struct option_spec *find_spec(const char *command, const char *argument, const char **value)
 {
     *value = NULL;
     if (argument[1] == '-') {
         size_t len = strcspn(argument + 2, "=");
         if (argument[2 + len]) *value = argument + 3 + len;
-        return len ? spec_named(argument + 2, len) : NULL;
+        return len ? spec_named(command, argument + 2, len) : NULL;
     }
     for (size_t i = 0; i < N_SPECS; i++) {
         if (argument[1] != specs[i].letter) continue;
@@ -350,10 +367,10 @@ static bool unknown(const struct options *o, const char *argument, const char *c
 }
 
 /* Whether the argument behind one that needs a file is rather the next option. */
-static bool is_next_option(const struct option_spec *s, const char *argument)
+static bool is_next_option(const char *command, const struct option_spec *s, const char *argument)
 {
     const char *value;
-    return strncmp(s->argument, "FILE", 4) == 0 && argument[0] == '-' && argument[1] && find_spec(argument, &value) &&
+    return strncmp(s->argument, "FILE", 4) == 0 && argument[0] == '-' && argument[1] && find_spec(command, argument, &value) &&
            access(argument, F_OK) != 0;
 }
 
@@ -361,11 +378,11 @@ static bool is_next_option(const struct option_spec *s, const char *argument)
 static bool parse_one(int argc, char **argv, int *i, const char *const *names, struct options *o)
 {
     const char *argument = argv[*i], *value;
-    const struct option_spec *s = find_spec(argument, &value);
+    const struct option_spec *s = find_spec(o->command, argument, &value);
     if (!s) return unknown(o, argument, names);
     if (!takes(names, s)) return usage(o, "%s does not take --%s", o->command, s->name), false;
     if (value && !s->argument) return usage(o, "--%s takes no value: %s", s->name, argument), false;
-    if (!value && s->argument && *i + 1 < argc && !is_next_option(s, argv[*i + 1])) value = argv[++*i];
+    if (!value && s->argument && *i + 1 < argc && !is_next_option(o->command, s, argv[*i + 1])) value = argv[++*i];
     if (s->argument && (!value || (!*value && s->kind == KIND_TEXT && s->at != AT(prompt) && s->at != AT(system))))
         return usage(o, "--%s needs %s", s->name, s->argument), false;
     return set_option(o, s, value);

@@ -39,11 +39,12 @@ struct options {
     size_t n_adapters;
     struct list owners, policies, figures, receipts, from, search;
     const char *trust, *key, *by;
+    const char *store, *name, *reason;
     const char *save_session, *restore_session, *draft;
     struct count tokens, prefill, threads, context, chunk, runs, top_k, seed, prefix_cache;
     struct real temperature, top_p, min_p, repeat_penalty;
     bool allow_base;       /* where an activated adapter's invocation is missing */
-    bool raw, echo, json, tensors, waive, accept_tokenizer, strict, quiet, help;
+    bool raw, echo, json, tensors, waive, accept_tokenizer, strict, repair, check_chain, quiet, help;
     bool bare_model;       /* the model was named without -m */
     lam_verify verify;
     lam_kv kv;
@@ -59,8 +60,8 @@ void options_release(struct options *o);
 /* Whether argv[first..argc) asks for JSON, also where it cannot be parsed. */
 bool options_want_json(int argc, char **argv, int first);
 
-/* The help of the options in names; model_help (may be NULL) stands in place of the usual one of -m. */
-void options_print_help(const char *const *names, const char *model_help);
+/* The help of a command's options in names; model_help (may be NULL) stands in place of the usual one of -m. */
+void options_print_help(const char *command, const char *const *names, const char *model_help);
 
 uint64_t count_or(struct count c, uint64_t otherwise);
 

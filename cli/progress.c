@@ -45,7 +45,7 @@ bool progress_step(void *context, const char *stage, uint64_t done, uint64_t tot
     if (total) {
         draw(p, now - p->start, done, total);
     } else {
-        fprintf(stderr, "\r\033[K%s: another process imports the same, %.0f s", stage, now - p->start);
+        fprintf(stderr, "\r\033[K%s: another process is at work, %.0f s", stage, now - p->start);
         p->drawn = true;
     }
     return !process_signal();

@@ -2,6 +2,7 @@
 
 #include "stack.h"
 
+#include "held.h"
 #include "progress.h"
 #include "prompt.h"
 #include "report.h"
@@ -73,16 +74,39 @@ static lam_code read_template(const char *path, struct stack *s, lam_error *err)
     return code;
 }
 
+/* The path that text is, or that it means in the store. */
+static lam_code look_up(const struct options *o, const char *text, struct held **held, const char **path, lam_error *err)
+{
+    lam_code code = held_open(o, text, HELD_ADAPTER, held, err);
+    *path = *held ? held_path(*held) : text;
+    return code;
+}
+
 static lam_code make(const struct options *o, struct stack *s, lam_error *err)
 {
     lam_code code = LAM_OK;
     s->made = (lam_manifest){.base_file = o->model, .n_adapters = o->n_adapters, .module_policies = s->policies, .kv = o->kv};
-    for (size_t i = 0; i < o->n_adapters; i++)
-        s->adapters[i] = (lam_manifest_adapter){.file = o->adapters[i].path, .weight = o->adapters[i].weight, .rule = o->adapters[i].rule,
+    if (s->model) s->made.base_file = held_path(s->model);
+    for (size_t i = 0; code == LAM_OK && i < o->n_adapters; i++) {
+        const char *path;
+        code = look_up(o, o->adapters[i].path, &s->held[i], &path, err);
+        s->adapters[i] = (lam_manifest_adapter){.file = path, .weight = o->adapters[i].weight, .rule = o->adapters[i].rule,
                                                 .waived = o->waive, .accept_tokenizer = o->accept_tokenizer};
+    }
     for (size_t i = 0; code == LAM_OK && i < o->policies.n; i++) code = read_policy(o->policies.items[i], s, err);
     if (code == LAM_OK && o->template) code = read_template(o->template, s, err);
     return code;
+}
+
+/* What m says is composed; the options may not say it, too. */
+static lam_code take_manifest(const struct options *o, struct stack *s, const lam_manifest *m, lam_error *err)
+{
+    s->made = *m;
+    for (size_t i = 0; i < m->n_adapters; i++) s->adapters[i] = m->adapters[i];
+    if (o->n_adapters || o->owners.n || o->policies.n || o->kv || o->waive || o->accept_tokenizer || o->template)
+        return fail(err, LAM_E_CONFLICT, "%s is a manifest, which says what is composed; -a, --owner, --policy, --kv, --waive, --accept-tokenizer and "
+                    "--template go with a model", o->model);
+    return LAM_OK;
 }
 
 static lam_code read_file(const struct options *o, struct stack *s, lam_error *err)
@@ -92,22 +116,24 @@ static lam_code read_file(const struct options *o, struct stack *s, lam_error *e
     list_faults(faults.items, faults.n);
     lam_fault_list_release(&faults);
     if (code != LAM_OK) return about(err, o->model);
-    s->made = *s->read;
-    for (size_t i = 0; i < s->made.n_adapters; i++) s->adapters[i] = s->read->adapters[i];
-    if (o->n_adapters || o->owners.n || o->policies.n || o->kv || o->waive || o->accept_tokenizer || o->template)
-        return fail(err, LAM_E_CONFLICT, "%s is a manifest, which says what is composed; -a, --owner, --policy, --kv, --waive, --accept-tokenizer and "
-                    "--template go with a model", o->model);
-    return search_parts(o, s, err);
+    code = take_manifest(o, s, s->read, err);
+    return code == LAM_OK ? search_parts(o, s, err) : code;
 }
 
 lam_code stack_open(const struct options *o, struct stack *s, lam_error *err)
 {
     *s = (struct stack){.m = &s->made};
-    lam_code code = lam_manifest_detect(o->model) ? read_file(o, s, err) : make(o, s, err);
+    bool file = lam_manifest_detect(o->model);
+    lam_code code = file ? LAM_OK : held_open(o, o->model, HELD_MODEL, &s->model, err);
+    if (code != LAM_OK) return code;
+    const lam_manifest *kept = held_manifest(s->model);
+    code = file ? read_file(o, s, err) : kept ? take_manifest(o, s, kept, err) : make(o, s, err);
     s->made.adapters = s->adapters;
     take_defaults(o, &s->made);
     return code;
 }
+
+bool stack_is_said(const struct stack *s) { return s->read || held_manifest(s->model); }
 
 void stack_release(struct stack *s)
 {
@@ -115,6 +141,8 @@ void stack_release(struct stack *s)
     lam_manifest_free(s->read);
     lam_memory_free(s->contests);
     free(s->owners);
+    held_close(s->model);
+    for (size_t i = 0; i < MAX_ADAPTERS; i++) held_close(s->held[i]);
     *s = (struct stack){0};
 }
 

@@ -7,6 +7,8 @@
 #include "lamina/cache.h"
 #include "lamina/manifest.h"
 
+struct held;
+
 struct stack {
     const lam_manifest *m;   /* what is composed; files are paths to open */
     lam_manifest made;       /* m: of the options, or what was read with the options that may go with a manifest */
@@ -17,6 +19,7 @@ struct stack {
     lam_module_policy policies[MAX_LIST];
     char *texts[2 * MAX_LIST + 1]; /* owned */
     size_t n_texts;
+    struct held *model, *held[MAX_ADAPTERS]; /* owned: what stands in the store */
     char advice[256];        /* how a contest of adapters is ended; "": there is none */
 };
 
@@ -24,6 +27,8 @@ struct stack {
  * with a manifest is listed for the next report. stack_release is due in any case. */
 lam_code stack_open(const struct options *o, struct stack *out, lam_error *err);
 void stack_release(struct stack *s);
+/* Whether a manifest, or a composition of the store, says what is composed. */
+bool stack_is_said(const struct stack *s);
 
 /* A copy of text[len] that lives as long as the stack; NULL without memory. */
 char *stack_keep(struct stack *s, const char *text, size_t len);

@@ -1,0 +1,92 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "held.h"
+
+#include "report.h"
+#include "suggest.h"
+
+#include "lamina/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct held {
+    lam_store_item item;
+};
+
+/* The store that the options mean, if it is there. */
+static lam_store *open_store(const struct options *o)
+{
+    lam_store *store = NULL;
+    lam_store_options options = {.folder = o->store};
+    lam_store_open(&options, false, &store, NULL);
+    return store;
+}
+
+/* The name of this kind that was probably meant. */
+static void suggest(lam_store *store, const char *text, enum held_kind kind, lam_error *err)
+{
+    lam_store_entry *entries;
+    size_t n;
+    const char *near = NULL;
+    char help[200];
+    if (lam_store_list(store, &entries, &n, NULL) != LAM_OK) return;
+    for (size_t i = 0; i < n; i++)
+        if (entries[i].name && (entries[i].kind == LAM_STORE_ADAPTER) == (kind == HELD_ADAPTER)) near = nearer_word(text, near, entries[i].name);
+    snprintf(help, sizeof help, "did you mean %.128s, which the store has?", near ? near : "");
+    if (near) hint(err, help);
+    lam_store_free_list(entries, n);
+}
+
+static lam_code find(lam_store *store, const char *text, enum held_kind kind, struct held *h, lam_error *err)
+{
+    lam_code code = lam_store_open_item(store, text, &h->item, err);
+    if (code == LAM_E_NOT_FOUND) {
+        fail(err, code, "%.200s: no such file, and no such name in the store %.200s", text, lam_store_where(store));
+        suggest(store, text, kind, err);
+        return code;
+    }
+    if (code == LAM_OK && (h->item.kind == LAM_STORE_ADAPTER) != (kind == HELD_ADAPTER))
+        code = fail(err, LAM_E_ARGUMENT, "%.200s is of kind %s in the store; %s is needed", text, lam_store_kind_name(h->item.kind),
+                    kind == HELD_ADAPTER ? "an adapter" : "a base or a composition");
+    return code;
+}
+
+lam_code held_open(const struct options *o, const char *text, enum held_kind kind, struct held **out, lam_error *err)
+{
+    *out = NULL;
+    lam_store *store = access(text, F_OK) == 0 ? NULL : open_store(o);
+    if (!store) return LAM_OK;
+    struct held *h = calloc(1, sizeof *h);
+    lam_code code = h ? find(store, text, kind, h, err) : fail_memory(err);
+    lam_store_close(store);
+    if (code == LAM_OK) *out = h;
+    else held_close(h);
+    return code;
+}
+
+const char *held_path(const struct held *h)
+{
+    if (!h) return NULL;
+    return h->item.manifest ? h->item.manifest->base_file : h->item.path;
+}
+
+const lam_manifest *held_manifest(const struct held *h) { return h ? h->item.manifest : NULL; }
+
+void held_close(struct held *h)
+{
+    if (h) lam_store_release_item(&h->item);
+    free(h);
+}
+
+bool held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation)
+{
+    lam_store_state state = {0};
+    lam_store *store = open_store(o);
+    bool active = store && lam_store_active(store, &state, NULL) == LAM_OK && state.generation;
+    memcpy(digest, state.manifest, LAM_DIGEST_TEXT);
+    *generation = state.generation;
+    lam_store_close(store);
+    return active;
+}
