@@ -149,6 +149,13 @@ $(B)/tests/memory: $(B)/tests/memory.o $(B)/liblamina.a
 # Tests that hold something to a memory bound (tests/alloc_meter.h), or take memory away.
 $(addprefix $(B)/tests/test_,gguf safetensors slm hostile scarce overlays materialize runtime): TEST_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
 
+# The store under faults: tests/faults/shim.c stands before the system's calls.
+comma := ,
+FAULTY := open stat lstat fstat mkdir unlink rmdir fchmod flock opendir realpath mmap write pwrite ftruncate fsync rename malloc calloc realloc \
+          aligned_alloc time
+$(B)/tests/test_store_faults: $(B)/tests/faults/shim.o
+$(B)/tests/test_store_faults: TEST_LDFLAGS += $(FAULTY:%=-Wl$(comma)--wrap=%)
+
 include wasm/wasm.mk
 include arm/arm.mk
 include fuzz/fuzz.mk
