@@ -22,7 +22,7 @@ fresh_tree()
     mkdir -p "$tree/build/tests"
     cp -a src include cli wasm arm fuzz examples Makefile "$tree/"
     mkdir "$tree/tests"
-    cp -a tests/*.c tests/*.h "$tree/tests/"
+    cp -a tests/*.c tests/*.h tests/faults "$tree/tests/"
     ln -s "$root/data" "$root/tools" "$tree/"
     ln -s "$root/tests/golden" "$root/tests/data" "$tree/tests/"
     cp -a "$build/src" "$tree/build/"

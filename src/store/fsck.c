@@ -269,27 +269,51 @@ static lam_code pass_over(void *context, const char *digest, const lam_error *wh
 
 /* ---- records ---- */
 
-static lam_code look_at_records(struct look *l, const struct lam_record_file *file, lam_error *err)
+/* Walks a record file; what is broken is told. */
+static lam_code look_at_records(struct look *l, const struct lam_record_file *file, lam_record_fn each, void *context, lam_error *err)
 {
     uint64_t n, torn = 0;
     lam_error why;
-    lam_code code = lam_record_walk(l->store, file, NULL, NULL, &n, &torn, &why);
+    lam_code code = lam_record_walk(l->store, file, each, context, &n, &torn, &why);
     if (code == LAM_E_STORE_LINK) return LAM_OK;
     if (code == LAM_OK && torn)
         lam_fault_list_add(l->found, LAM_E_STORE_TEMPORARY, file->name, "ends with %llu bytes of a line that was not finished", (unsigned long long)torn);
     return keep(l, file->name, code, &why, err);
 }
 
+/* A change that was begun, while its end has not come. */
+struct open_change {
+    struct look *look;
+    json_int_t seq;   /* 0: none */
+    char op[40];
+};
+
+static void tell_open(const struct open_change *c)
+{
+    if (c->seq)
+        lam_fault_list_add(c->look->found, LAM_E_STORE_UNFINISHED, LAM_STORE_JOURNAL, "line %lld: %s was begun and not ended", (long long)c->seq, c->op);
+}
+
+static lam_code follow_change(void *context, const json_t *line, lam_error *err)
+{
+    struct open_change *c = context;
+    const char *phase = json_string_value(json_object_get(line, "phase")), *op = json_string_value(json_object_get(line, "op"));
+    (void)err;
+    if (phase && strcmp(phase, "begin") == 0) {
+        tell_open(c);
+        c->seq = json_integer_value(json_object_get(line, "seq"));
+        snprintf(c->op, sizeof c->op, "%.39s", op ? op : "a change");
+    } else if (json_integer_value(json_object_get(line, "begin")) == c->seq) {
+        c->seq = 0;
+    }
+    return LAM_OK;
+}
+
 static lam_code look_at_journal(struct look *l, lam_error *err)
 {
-    struct lam_record_end end;
-    LAM_TRY(look_at_records(l, &lam_journal, err));
-    if (lam_record_end_read(l->store, &lam_journal, &end, NULL) != LAM_OK) return LAM_OK;
-    const char *phase = json_string_value(json_object_get(end.last, "phase")), *op = json_string_value(json_object_get(end.last, "op"));
-    if (phase && strcmp(phase, "begin") == 0)
-        lam_fault_list_add(l->found, LAM_E_STORE_UNFINISHED, LAM_STORE_JOURNAL, "line %llu: %.40s was begun and not ended", (unsigned long long)end.seq,
-                           op ? op : "a change");
-    lam_record_end_release(&end);
+    struct open_change c = {.look = l};
+    LAM_TRY(look_at_records(l, &lam_journal, follow_change, &c, err));
+    tell_open(&c);
     return LAM_OK;
 }
 
@@ -297,7 +321,7 @@ static lam_code look(struct look *l, lam_error *err)
 {
     LAM_TRY(look_at_root(l, err));
     LAM_TRY(look_at_layout(l, err));
-    LAM_TRY(look_at_records(l, &lam_audit, err));
+    LAM_TRY(look_at_records(l, &lam_audit, NULL, NULL, err));
     LAM_TRY(look_at_journal(l, err));
     LAM_TRY(look_at_index(l, err));
     LAM_TRY(look_at_active(l, err));
