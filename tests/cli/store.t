@@ -1,0 +1,115 @@
+The store: adding, naming, activating, going back, upkeep, copies.
+
+  $ export LAMINA_STORE="$PWD/store"; cp "$DATA/stories260K-Q8_0.gguf" stories.gguf
+  $ lamina store list
+  lamina: .*/store: there is no store here; `lamina store add` makes one \(LAM_E_NOT_FOUND\) (re)
+  [1]
+  $ lamina store add stories.gguf
+  stories  base sha256:[0-9a-f]{64} (re)
+  manifest sha256:[0-9a-f]{64} (re)
+  $ lamina store add "$DATA/adapters/oz" "$DATA/adapters/shakespeare" -q; lamina store add "$DATA/adapters/oz" | tail -1
+  manifest sha256:[0-9a-f]{64}, as before (re)
+  $ lamina store list
+    stories      base         [0-9a-f]{12}       0.46 MB  [0-9a-f]{12} (re)
+    oz           adapter      [0-9a-f]{12}       0.3. MB  [0-9a-f]{12} (re)
+    shakespeare  adapter      [0-9a-f]{12}       0.6. MB  [0-9a-f]{12} (re)
+  3 in .*/store (re)
+
+Names stand where models and adapters do; the text is that of the files.
+
+  $ write() { lamina run "$@" --raw -p "Once upon a time" --temp 0 -n 30 -q; }
+  > write stories.gguf -a "$DATA/adapters/oz=0.5" > plain; write stories -a oz=0.5 | cmp - plain
+  $ lamina store activate stories -a oz=0.5 --reason "first release"
+  composition sha256:[0-9a-f]{64} (re)
+  generation  1
+  $ write | cmp - plain
+  $ lamina store activate stories -a oz=0.5
+  composition sha256:[0-9a-f]{64} (re)
+  generation  1, active already
+  $ lamina run --raw -p Once -n 2 2>&1 | head -1
+  lamina: no model given: this is the store's active composition, generation 1
+  $ lamina check stories -a shakespeare | head -1; lamina tokenize stories Hi | cmp - - << END
+  > $(lamina tokenize stories.gguf Hi)
+  > END
+  nothing is wrong
+  $ lamina export stories -o back.gguf -q; lamina inspect back.gguf | head -1 | cut -c1-10
+  back.gguf:
+
+  $ lamina run storis -p Hi
+  lamina: storis: no such file, and no such name in the store .*/store; did you mean stories, which the store has\? \(LAM_E_NOT_FOUND\) (re)
+  [1]
+  $ lamina run oz -p Hi
+  lamina: oz is of kind adapter in the store; a base or a composition is needed (LAM_E_ARGUMENT)
+  [1]
+  $ lamina store actvate x
+  lamina: store has no "actvate"; did you mean activate?
+  Try: lamina store --help
+  [2]
+
+Without one adapter, and back.
+
+  $ lamina store deactivate oz | tail -1; write > base; write stories.gguf | cmp - base; lamina store rollback | tail -1; write | cmp - plain
+  generation  2
+  generation  3
+  $ lamina store deactivate nobody
+  lamina: nobody: none, or more than one, of the 1 active adapters is called so (LAM_E_NOT_FOUND)
+  [1]
+
+A manifest becomes a composition; the same composition is the same blob.
+
+  $ lamina compose stories.gguf -a "$DATA/adapters/oz=0.5" -o poet.json -q; lamina store add poet.json -q; lamina store list | grep '^\*'
+  \* poet         composition  [0-9a-f]{12}       0.8. MB  [0-9a-f]{12} (re)
+  $ write poet | cmp - plain
+  $ lamina store show poet --json | python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["kind"], [k for k in ("base", "adapters") if "file" in str(s["composition"][k])], len(s["manifest"]["layers"]))'
+  composition [] 2
+
+Who did what, and why; a line that was changed is found.
+
+  $ lamina store log | sed 's/^ *\([0-9]*\)  [^ ]*  [^ ]*@[^ ]*  /\1 /; s/[0-9a-f]\{12\}/X/g'
+  1 add  done  stories  nothing → X
+  2 add  done  oz  nothing → X
+  3 add  done  shakespeare  nothing → X
+  4 activate  done  nothing → X  (first release)
+  5 deactivate  done  X → X
+  6 rollback  done  X → X
+  7 deactivate  failed  nobody  LAM_E_NOT_FOUND
+  8 add  done  poet  nothing → X
+  $ lamina store log --verify
+  8 lines, each follows from the one before it
+  $ cp -r store other; sed -i '3s/shakespeare/shakespeer/' other/audit.jsonl; lamina store log --verify --store other
+  lamina: audit.jsonl: line 3 was changed (LAM_E_STORE_AUDIT)
+  [1]
+
+Damage is named and, where it can be, put right.
+
+  $ lamina store fsck
+  nothing is wrong
+  $ blob=$(ls -S other/blobs/sha256 | head -1); chmod 644 "other/blobs/sha256/$blob"; printf XXXX | dd of="other/blobs/sha256/$blob" bs=1 seek=300000 conv=notrunc 2> /dev/null
+  > touch other/note; lamina store fsck --store other | cut -c1-35; lamina store fsck --store other --repair | sed -n '/not repaired/,$p' | sed 's/blobs.*pieces/… pieces/'
+    LAM_E_STORE_STRAY       note     
+    LAM_E_STORE_AUDIT       audit.jso
+    LAM_E_STORE_BLOB_MODE   blobs/sha
+    LAM_E_STORE_BLOB_BYTES  blobs/sha
+  not repaired:
+    LAM_E_STORE_BLOB_BYTES  … pieces are bad, the first is 0
+  $ lamina store add stories.gguf --store other -q; lamina store fsck --store other
+  nothing is wrong
+
+gc leaves what has a name, is active, or was before.
+
+  $ lamina store gc
+  0 blobs removed, 0.00 MB freed
+  $ lamina store remove shakespeare -q; lamina store gc
+  2 blobs removed, 0.66 MB freed
+
+Copies, by lamina and by a tool that knows nothing of it.
+
+  $ lamina store export poet copy -q; lamina store import copy --store third -q; lamina store list --store third | cut -c1-20
+    poet  composition 
+  1 in .*/third (re)
+  $ digest() { python3 -c 'import json, sys; print(*[m["digest"] for m in json.load(open(sys.argv[1]))["manifests"] if m["annotations"]["org.opencontainers.image.ref.name"] == sys.argv[2]])' "$@"; }
+  > skopeo copy -q --insecure-policy "oci:$LAMINA_STORE:poet" oci:fourth:poet && [ "$(digest store/index.json poet)" = "$(digest fourth/index.json poet)" ] && echo equal
+  equal
+  $ LAMINA_STORE="$PWD/fourth"; write poet | cmp - plain; lamina store activate poet | tail -1; lamina store list | tail -1
+  generation  1
+  1 in .*/fourth, generation 1 is active (re)
