@@ -44,6 +44,7 @@ look()
             python3 -c 'import jsonschema' 2>/dev/null || want python3-jsonschema
             need_command patch patch
             need_command spin spin
+            need_command skopeo skopeo
             need_node ;;
         --wasm)
             need_command clang-19 clang-19

@@ -213,6 +213,7 @@ typedef enum lam_code {
     LAM_E_RES_STEP_VALIDATE = 245, /* published before what was loaded is validated */
     LAM_E_RES_STEP_FINAL = 246, /* victims forgotten before their successor is published */
     LAM_E_RES_STEP_ORDER = 247, /* another step of an admission out of its turn */
+
     /* the store on disk (docs/store.md): what can be damaged, each by its own code */
     LAM_E_STORE_LAYOUT = 260, /* oci-layout is missing or of another version: no store, or no longer one */
     LAM_E_STORE_INDEX = 261, /* index.json cannot be read, or names things as no index may */

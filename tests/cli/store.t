@@ -1,8 +1,9 @@
 The store: adding, naming, activating, going back, upkeep, copies.
 
-  $ export LAMINA_STORE="$PWD/store"; cp "$DATA/stories260K-Q8_0.gguf" stories.gguf
+  $ cp "$DATA/stories260K-Q8_0.gguf" stories.gguf; mkdir -p .local/share; ln -s .local/share/lamina store
+  $ printf '#!/bin/sh\nexec lamina run "$@" --raw -p "Once upon a time" --temp 0 -n 30 -q\n' > story; chmod +x story
   $ lamina store list
-  lamina: .*/store: there is no store here; `lamina store add` makes one \(LAM_E_NOT_FOUND\) (re)
+  lamina: .*/.local/share/lamina: there is no store here; `lamina store add` makes one \(LAM_E_NOT_FOUND\) (re)
   [1]
   $ lamina store add stories.gguf
   stories  base sha256:[0-9a-f]{64} (re)
@@ -13,16 +14,15 @@ The store: adding, naming, activating, going back, upkeep, copies.
     stories      base         [0-9a-f]{12}       0.46 MB  [0-9a-f]{12} (re)
     oz           adapter      [0-9a-f]{12}       0.3. MB  [0-9a-f]{12} (re)
     shakespeare  adapter      [0-9a-f]{12}       0.6. MB  [0-9a-f]{12} (re)
-  3 in .*/store (re)
+  3 in .*/lamina (re)
 
 Names stand where models and adapters do; the text is that of the files.
 
-  $ write() { lamina run "$@" --raw -p "Once upon a time" --temp 0 -n 30 -q; }
-  > write stories.gguf -a "$DATA/adapters/oz=0.5" > plain; write stories -a oz=0.5 | cmp - plain
+  $ ./story stories.gguf -a "$DATA/adapters/oz=0.5" > plain; ./story stories -a oz=0.5 | cmp - plain
   $ lamina store activate stories -a oz=0.5 --reason "first release"
   composition sha256:[0-9a-f]{64} (re)
   generation  1
-  $ write | cmp - plain
+  $ ./story | cmp - plain
   $ lamina store activate stories -a oz=0.5
   composition sha256:[0-9a-f]{64} (re)
   generation  1, active already
@@ -36,19 +36,19 @@ Names stand where models and adapters do; the text is that of the files.
   back.gguf:
 
   $ lamina run storis -p Hi
-  lamina: storis: no such file, and no such name in the store .*/store; did you mean stories, which the store has\? \(LAM_E_NOT_FOUND\) (re)
+  lamina: storis: no such file, and no such name in the store .*/lamina; did you mean stories, which the store has\? \(LAM_E_NOT_FOUND\) (re)
   [1]
   $ lamina run oz -p Hi
   lamina: oz is of kind adapter in the store; a base or a composition is needed (LAM_E_ARGUMENT)
   [1]
   $ lamina store actvate x
   lamina: store has no "actvate"; did you mean activate?
-  Try: lamina store --help
+  lamina store --help tells more.
   [2]
 
 Without one adapter, and back.
 
-  $ lamina store deactivate oz | tail -1; write > base; write stories.gguf | cmp - base; lamina store rollback | tail -1; write | cmp - plain
+  $ lamina store deactivate oz | tail -1; ./story > base; ./story stories.gguf | cmp - base; lamina store rollback | tail -1; ./story | cmp - plain
   generation  2
   generation  3
   $ lamina store deactivate nobody
@@ -59,7 +59,7 @@ A manifest becomes a composition; the same composition is the same blob.
 
   $ lamina compose stories.gguf -a "$DATA/adapters/oz=0.5" -o poet.json -q; lamina store add poet.json -q; lamina store list | grep '^\*'
   \* poet         composition  [0-9a-f]{12}       0.8. MB  [0-9a-f]{12} (re)
-  $ write poet | cmp - plain
+  $ ./story poet | cmp - plain
   $ lamina store show poet --json | python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["kind"], [k for k in ("base", "adapters") if "file" in str(s["composition"][k])], len(s["manifest"]["layers"]))'
   composition [] 2
 
@@ -76,7 +76,7 @@ Who did what, and why; a line that was changed is found.
   8 add  done  poet  nothing → X
   $ lamina store log --verify
   8 lines, each follows from the one before it
-  $ cp -r store other; sed -i '3s/shakespeare/shakespeer/' other/audit.jsonl; lamina store log --verify --store other
+  $ cp -r store/ other; sed -i '3s/shakespeare/shakespeer/' other/audit.jsonl; lamina store log --verify --store other
   lamina: audit.jsonl: line 3 was changed (LAM_E_STORE_AUDIT)
   [1]
 
@@ -92,7 +92,7 @@ Damage is named and, where it can be, put right.
     LAM_E_STORE_BLOB_BYTES  blobs/sha
   not repaired:
     LAM_E_STORE_BLOB_BYTES  … pieces are bad, the first is 0
-  $ lamina store add stories.gguf --store other -q; lamina store fsck --store other
+  $ lamina store add "$DATA/adapters/shakespeare" --store other -q; lamina store fsck --store other
   nothing is wrong
 
 gc leaves what has a name, is active, or was before.
@@ -106,10 +106,10 @@ Copies, by lamina and by a tool that knows nothing of it.
 
   $ lamina store export poet copy -q; lamina store import copy --store third -q; lamina store list --store third | cut -c1-20
     poet  composition 
-  1 in .*/third (re)
+  1 in third
   $ digest() { python3 -c 'import json, sys; print(*[m["digest"] for m in json.load(open(sys.argv[1]))["manifests"] if m["annotations"]["org.opencontainers.image.ref.name"] == sys.argv[2]])' "$@"; }
-  > skopeo copy -q --insecure-policy "oci:$LAMINA_STORE:poet" oci:fourth:poet && [ "$(digest store/index.json poet)" = "$(digest fourth/index.json poet)" ] && echo equal
+  > skopeo copy -q --insecure-policy "oci:store:poet" oci:fourth:poet && [ "$(digest store/index.json poet)" = "$(digest fourth/index.json poet)" ] && echo equal
   equal
-  $ LAMINA_STORE="$PWD/fourth"; write poet | cmp - plain; lamina store activate poet | tail -1; lamina store list | tail -1
+  $ ./story poet --store fourth | cmp - plain; lamina store activate poet --store fourth | tail -1; lamina store list --store fourth | tail -1
   generation  1
-  1 in .*/fourth, generation 1 is active (re)
+  1 in fourth, generation 1 is active
