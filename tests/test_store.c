@@ -478,6 +478,32 @@ static void test_paths_in_manifest(void **state)
     }
 }
 
+/* What is no manifest of ours is told, and so is one that lacks what it must have. */
+static void test_no_artifact(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "[]", "not JSON", "{\"schemaVersion\":2}",
+        "{\"schemaVersion\":2,\"config\":{\"mediaType\":\"a\",\"digest\":\"sha256:../../x\",\"size\":1},\"layers\":[]}",
+        "{\"schemaVersion\":2,\"artifactType\":\"application/vnd.lamina.base.v0\",\"config\":{\"mediaType\":\"a\",\"digest\":\""
+        "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\",\"size\":2},\"layers\":[]}",
+    };
+    lam_store_item item;
+    lam_error err;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct lam_work w;
+        char digest[LAM_DIGEST_TEXT];
+        assert_ok(lam_work_open(store, &w, &err), err);
+        assert_ok(lam_store_lock(store, &err), err);
+        assert_ok(lam_blob_put(store, &w, texts[i], strlen(texts[i]), digest, &err), err);
+        assert_ok(lam_index_set(store, "planted", LAM_TYPE_BASE, digest, strlen(texts[i]), &err), err);
+        lam_store_unlock(store);
+        lam_work_close(&w);
+        assert_int_equal(lam_store_open_item(store, "planted", &item, &err), LAM_E_STORE_ARTIFACT);
+        expect_damage(LAM_E_STORE_ARTIFACT, "index.json: planted", false);
+    }
+}
+
 /* gc judges nothing while it cannot know what is needed. */
 static void test_gc_refuses(void **state)
 {
@@ -751,7 +777,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_layout), TEST(test_hundred_times), TEST(test_no_op), TEST(test_rollback), TEST(test_name_moves), TEST(test_references),
         TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_damaged_files), TEST(test_records),
-        TEST(test_paths_in_manifest), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers),
+        TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers),
         TEST(test_reader_and_writer), TEST(test_waiting), TEST(test_transfer), TEST(test_false_claim),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);

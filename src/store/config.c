@@ -68,28 +68,19 @@ static lam_code refuse(const struct lam_artifact *a, const struct lam_descriptor
     return LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "manifest %s: its layer %s %s", a->digest, layer->digest, why);
 }
 
-/* A template is a file to the manifest's reader, which compares the digests: the blob's is the template's. */
-static lam_code put_template(const struct lam_artifact *a, const struct lam_descriptor *layer, json_t *root, lam_error *err)
-{
-    json_t *template = json_object_get(root, "template");
-    const char *digest = json_string_value(json_object_get(template, "digest"));
-    if (!digest || strcmp(digest, layer->digest) != 0) return refuse(a, layer, "is a template that its composition does not name", err);
-    return json_object_set_new(template, "file", json_sprintf(LAM_STORE_BLOBS "/%s", layer->digest + 7)) == 0
-               ? LAM_OK : LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory");
-}
-
+/* The text of a template is told beside its digest, which the manifest's reader compares. */
 static lam_code put_content(const struct lam_store *s, const struct lam_artifact *a, enum lam_content which, const struct lam_descriptor *layer,
                             json_t *root, lam_error *err)
 {
+    static const char *const keys[LAM_N_CONTENTS] = {[LAM_CONTENT_TEMPLATE] = "text", [LAM_CONTENT_PROMPT] = "prompt", [LAM_CONTENT_SAMPLING] = "sampling"};
+    json_t *into = which == LAM_CONTENT_TEMPLATE ? json_object_get(root, "template") : root, *value = NULL;
     struct lam_str text = {0};
-    json_t *value = NULL;
-    if (which == LAM_CONTENT_TEMPLATE) return put_template(a, layer, root, err);
+    if (!json_is_object(into)) return refuse(a, layer, "is a template that its composition does not name", err);
     lam_code code = lam_blob_read(s, layer->digest, layer->size, &text, err);
     if (code == LAM_OK && which == LAM_CONTENT_SAMPLING) code = lam_json_parse(text.data, text.len, layer->digest, &value, err);
     else if (code == LAM_OK && lam_utf8_valid_prefix((const uint8_t *)text.data, text.len) != text.len) code = refuse(a, layer, "is no UTF-8", err);
     else if (code == LAM_OK) value = json_stringn(text.data, text.len);
-    if (code == LAM_OK && json_object_set_new(root, which == LAM_CONTENT_PROMPT ? "prompt" : "sampling", value) != 0)
-        code = LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory");
+    if (code == LAM_OK && json_object_set_new(into, keys[which], value) != 0) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory");
     lam_str_release(&text);
     return code;
 }

@@ -87,8 +87,8 @@ The help of -m tells whether it may be left out.
     -m, --model FILE               the base of an adapter, which needs one: .slm, GGUF, or a Hugging
                                    Face folder
   $ lamina export --help | grep -A 1 -e --model
-    -m, --model FILE               the base: .slm, GGUF, or a Hugging Face folder
-                                   (default: $LAMINA_MODEL, else the small model that ships with Lamina)
+    -m, --model FILE               the base: .slm, GGUF, Hugging Face folder, or a name in the store
+                                   (default: $LAMINA_MODEL, else the store's active composition, else the
   $ lamina run --help | grep -c rlwrap
   1
 

@@ -63,6 +63,20 @@ A manifest becomes a composition; the same composition is the same blob.
   $ lamina store show poet --json | python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["kind"], [k for k in ("base", "adapters") if "file" in str(s["composition"][k])], len(s["manifest"]["layers"]))'
   composition [] 2
 
+What a composition carries is in blobs of its own, and comes back.
+
+  $ printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }} {%% endfor %%}' > t.jinja
+  > lamina compose stories.gguf -a "$DATA/adapters/oz" --template t.jinja --system "Be brief." --temp 0 --seed 7 -o own.json -q
+  > lamina store add own.json --store carried -q; lamina store show own --store carried | grep -o '[A-Za-z0-9]*\.[a-z]*$'
+  stories260K.slm
+  oz.slm
+  template.jinja
+  prompt.txt
+  sampling.json
+  $ lamina run own.json -p Hi -n 8 --json > file.txt; lamina run own --store carried -p Hi -n 8 --json > store.txt; sed -i '/_per_s\|seconds\|"rate/d' file.txt store.txt; grep -o '"text".*\|"composition_id".*\|"seed".*' file.txt > a; grep -o '"text".*\|"composition_id".*\|"seed".*' store.txt | cmp - a; wc -l < a
+  3
+  $ cmp "carried/blobs/sha256/$(sha256sum < t.jinja | cut -c1-64)" t.jinja
+
 Who did what, and why; a line that was changed is found.
 
   $ lamina store log | sed 's/^ *\([0-9]*\)  [^ ]*  [^ ]*@[^ ]*  /\1 /; s/[0-9a-f]\{12\}/X/g'
