@@ -12,7 +12,7 @@ VERSION := 0.1.0
 NUMERIC := -std=c11 -ffp-contract=off
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-PKGS    := jansson libzstd libcrypto libpcre2-8 libutf8proc
+PKGS    := jansson libzstd libcrypto libpcre2-8 libutf8proc libcurl
 ALL_CFLAGS = $(NUMERIC) $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -Iinclude -Isrc -DLAM_VERSION='"$(VERSION)"' $(EXTRA)
 LIBS     = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 
@@ -24,6 +24,11 @@ KERNELS_wasm    := %_simd128.c %_relaxed.c %_wasm.c
 MACHINE_KERNELS := $(KERNELS_x86_64) $(KERNELS_aarch64) $(KERNELS_wasm)
 NOT_HERE := %_wasi.c src/base/sha256_portable.c src/compose/signature_portable.c src/base/pool_serial.c $(filter-out $(KERNELS_$(ARCH)),$(MACHINE_KERNELS)) \
             $(if $(KERNELS_$(ARCH)),src/kernels/variants_portable.c)
+
+# Where `lamina run` gets a first model from, and what its default must be, "sha256:…" (docs/pull.md): make SEED_URL=https://… SEED_ROOT=sha256:…
+SEED_URL  ?=
+SEED_ROOT ?=
+$(B)/src/store/pull.o: ALL_CFLAGS += -DLAM_SEED_URL='"$(SEED_URL)"' -DLAM_SEED_ROOT='"$(SEED_ROOT:%=\#%)"'
 
 LIB_SRC := $(filter-out $(NOT_HERE),$(sort $(wildcard src/*/*.c)))
 CLI_SRC := $(filter-out %_wasi.c,$(sort $(wildcard cli/*.c)))

@@ -6,7 +6,7 @@
 #include "report.h"
 #include "suggest.h"
 
-#include "lamina/store.h"
+#include "lamina/pull.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -259,11 +259,16 @@ static int tell_faults(struct call *c, const lam_fault_list *found, const lam_fa
     return 0;
 }
 
+static void say(void *context, const char *line) { note(((struct call *)context)->o, "%s", line); }
+
 static int fsck(struct call *c)
 {
     lam_fault_list found = {0}, left = {0};
-    lam_code code = lam_store_fsck(c->store, c->o->repair, &found, &left, &c->err);
+    lam_transfer_options options = {.user = c->o->user, .cacert = c->o->cacert, .progress = step, .progress_context = c, .say = say, .say_context = c};
+    uint64_t fetched = 0;
+    lam_code code = c->o->repair ? lam_pull_fsck(c->store, &options, &found, &left, &fetched, &c->err) : lam_store_fsck(c->store, false, &found, &left, &c->err);
     int status = 0;
+    if (fetched) note(c->o, "%.2f MB were fetched again", (double)fetched / 1e6);
     if (code != LAM_OK && found.n == 0) status = report(c->o, &c->err);
     else status = tell_faults(c, &found, &left, code == LAM_OK);
     lam_fault_list_release(&found);

@@ -43,8 +43,11 @@ static const char *const receipt_options[] = {"model", "store", "search", "adapt
     "template", "figures", "by", "key", "trust", "output", "verify", "json",
     "quiet", "help", NULL};
 
-static const char *const store_options[] = {"store", "name", "model", "adapter", "waive", "accept-tokenizer", "reason", "repair", "verify",
+static const char *const store_options[] = {"store", "name", "model", "adapter", "waive", "accept-tokenizer", "reason", "repair", "user", "cacert", "verify",
     "json", "quiet", "help", NULL};
+static const char *const pull_options[] = {"name", "list", "source", "connections", "limit-rate", "user", "cacert", "plain-http", "trust", "store", "json", "quiet", "help", NULL};
+static const char *const push_options[] = {"limit-rate", "user", "cacert", "plain-http", "store", "json", "quiet", "help", NULL};
+static const char *const seed_options[] = {"output", "default", "key", "store", "json", "quiet", "help", NULL};
 
 static const char import_model_help[] = "the base of an adapter, which needs one: .slm, GGUF, or a Hugging\nFace folder";
 static const char run_notes[] =
@@ -140,6 +143,18 @@ static const struct command commands[] = {
      "  lamina store add model.gguf --name smol\n  lamina store add ./my-lora -m smol --name poet\n"
      "  lamina store activate smol -a poet=0.7 --reason \"release 2\"\n  lamina run -p \"Hello\"\n  lamina store rollback\n"
      "  lamina store fsck --repair\n  skopeo copy oci:$HOME/.local/share/lamina:smol oci:/mnt/store:smol\n"},
+    {"pull", cmd_pull, "REFERENCE [MODEL]", "a model or composition from another machine into the store", pull_options,
+     "REFERENCE: the URL of a .slm, or of a seed (ends in / or .json; MODEL says which of its models, else its default); or a registry's\n"
+     "oci://HOST/NAME[:TAG]. Behind # or @ may stand what it must be, sha256:…; else a signed index says it, else what was pulled from there\n"
+     "before, else it is taken as it comes, and recorded. An interrupted pull goes on where it was. Proxies are taken from the environment.\n",
+     "  lamina pull https://example.org/smol.slm#sha256:…\n  lamina pull https://example.org/smol.slm --source https://mirror.example.org/smol.slm\n"
+     "  lamina pull https://example.org/seed/ --list\n  lamina pull registry.example.org/team/poet:v1 --name poet\n"},
+    {"push", cmd_push, "REFERENCE REGISTRY", "something of the store to a registry", push_options,
+     "REFERENCE: a name or digest of the store. Blobs that the registry has are not sent.\n",
+     "  lamina push poet registry.example.org/team/poet:v1\n  lamina push poet oci://localhost:5000/poet\n"},
+    {"seed", cmd_seed, "[NAME...]", "a folder that any web server can serve to lamina pull", seed_options,
+     "Of these names of the store, or of all. Without -o it only tells what would be served. --key signs the index.\n",
+     "  lamina seed smol poet -o /srv/www/seed --key me-private.pem\n  lamina pull https://example.org/seed/ poet\n"},
     {"cache", cmd_cache, "list | clear [ENTRY]", "models imported for direct use", cache_options,
      "ENTRY is a source's path or the beginning of a key, of 8 digits at least; without it all are meant.\nWhat is in use stays.\n",
      "  lamina cache list\n  lamina cache clear model.gguf\n  lamina cache clear\n"},
@@ -171,6 +186,7 @@ void commands_print_overview(void)
            "  LAMINA_CACHE_MAX  its size in bytes, or with k, M, G, T (default 20G)\n"
            "  LAMINA_ISA        instruction set, such as scalar, avx2, avx512, neon (default: the fastest here; results are the same)\n"
            "  LAMINA_STORE      the store (default: $XDG_DATA_HOME/lamina, else ~/.local/share/lamina)\n"
+           "  LAMINA_SEED_URL   where `lamina run` gets a first model from if none is installed; empty: nowhere\n"
            "  LAMINA_TRUST      trusted public keys of receipts (default: $XDG_CONFIG_HOME/lamina/trust, else ~/.config/lamina/trust)\n"
            "  NO_COLOR          no colours\n\n"
            "Exit status: 0 done, 1 an error, 2 wrong use, 3 a receipt that is only claimed (receipt check), 130 after Ctrl-C.\n");

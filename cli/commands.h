@@ -38,5 +38,8 @@ int cmd_diff(struct options *o);
 int cmd_merge(struct options *o);
 int cmd_plan(struct options *o);
 int cmd_store(struct options *o);
+int cmd_pull(struct options *o);
+int cmd_push(struct options *o);
+int cmd_seed(struct options *o);
 
 #endif

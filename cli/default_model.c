@@ -2,6 +2,7 @@
 
 #include "default_model.h"
 
+#include "first_launch.h"
 #include "held.h"
 #include "process.h"
 #include "report.h"
@@ -37,6 +38,8 @@ static const char *fallback(const struct options *o, char *path)
         note(o, "no model given: this is the store's active composition, generation %llu", (unsigned long long)generation);
         return path;
     }
+    enum first_launch first = first_launch(o, path);
+    if (first != FIRST_LAUNCH_NONE) return first == FIRST_LAUNCH_FOUND ? path : NULL;
     if (!find_shipped(path)) {
         usage(o, "no model: give -m FILE, or set LAMINA_MODEL");
         return NULL;

@@ -7,9 +7,9 @@
 /* Room for a path that default_model may write. */
 #define MODEL_PATH 4096
 
-/* If no -m was given, takes the model from the first of the rest, $LAMINA_MODEL, the store's active composition, or the model that ships with Lamina: data/ beside the
- * build folder, ../share/lamina beside an installed program; then says which. least and most: how many
- * of the rest are for other things than the model; another number is a wrong use. False, with a message, if there is no model.
+/* If no -m was given, takes the model from the first of the rest, $LAMINA_MODEL, the store's active composition, what first_launch
+ * finds, or the model that ships with Lamina: data/ beside the build folder, ../share/lamina beside an installed program; then says which.
+ * least and most: how many of the rest are for other things than the model; another number is a wrong use. False, with a message, if there is no model.
  * path[MODEL_PATH] must live as long as the options. */
 bool choose_model(struct options *o, size_t least, size_t most, char *path);
 

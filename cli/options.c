@@ -113,6 +113,14 @@ static const struct option_spec specs[] = {
      "plan a switch of a session from a composition with this adapter, or from\n\"base\"; may be repeated"},
     {0, "budget", "BYTES", KIND_TEXT, AT(budget), 0, 0,
      "memory that may be used, beside the mapped base: bytes, or with k, M,\nG; if the plan needs more, nothing is opened; a manifest's own budget\nholds where it is smaller"},
+    {0, "source", "URL", KIND_LIST, AT(sources), 0, 0, "one more URL of the same file; pieces come from all of them at once; may\nbe repeated"},
+    {0, "connections", "N", KIND_COUNT, AT(connections), 1, 16, "connections at once (default 4)"},
+    {0, "limit-rate", "BYTES", KIND_TEXT, AT(limit_rate), 0, 0, "bytes a second at most, or with k, M, G"},
+    {0, "user", "NAME:PASSWORD", KIND_TEXT, AT(user), 0, 0, "login for the server (default, for registries: as `docker login` keeps it)"},
+    {0, "cacert", "FILE", KIND_TEXT, AT(cacert), 0, 0, "certificates to trust, in PEM (default: $CURL_CA_BUNDLE, $SSL_CERT_FILE,\nthe system's)"},
+    {0, "plain-http", NULL, KIND_SWITCH, AT(plain_http), 0, 0, "speak http to a registry that is not on this machine, too"},
+    {0, "list", NULL, KIND_SWITCH, AT(list), 0, 0, "list what a seed has"},
+    {0, "default", "NAME", KIND_TEXT, AT(first), 0, 0, "what who names no model gets (default: the first)"},
     {0, "json", NULL, KIND_SWITCH, AT(json), 0, 0, "print JSON for programs, errors too"},
     {'q', "quiet", NULL, KIND_SWITCH, AT(quiet), 0, 0, "no progress, no summary"},
     {'h', "help", NULL, KIND_SWITCH, AT(help), 0, 0, "this help"},
@@ -155,6 +163,18 @@ void options_print_help(const char *command, const char *const *names, const cha
 }
 
 uint64_t count_or(struct count c, uint64_t otherwise) { return c.given ? c.value : otherwise; }
+
+lam_code read_bytes(const char *option, const char *text, uint64_t *out, lam_error *err)
+{
+    char *end = NULL;
+    if (!text) return LAM_OK;
+    double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1.0;
+    double unit = !end || !*end ? 1.0 : *end == 'k' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : *end == 'T' ? 1e12 : 0.0;
+    if (value < 0.0 || unit == 0.0 || (*end && end[1]) || value * unit < 1.0 || value * unit > 1e18)
+        return fail(err, LAM_E_ARGUMENT, "--%s %s: a number of bytes is needed, or one with k, M, G or T", option, text);
+    *out = (uint64_t)(value * unit);
+    return LAM_OK;
+}
 
 static bool out_of_range(const struct options *o, const struct option_spec *s, const char *text)
 {

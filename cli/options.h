@@ -39,12 +39,13 @@ struct options {
     size_t n_adapters;
     struct list owners, policies, figures, receipts, from, search;
     const char *trust, *key, *by;
-    const char *store, *name, *reason;
+    const char *store, *name, *reason, *limit_rate, *user, *cacert, *first;
+    struct list sources;
     const char *save_session, *restore_session, *draft;
-    struct count tokens, prefill, threads, context, chunk, runs, top_k, seed, prefix_cache;
+    struct count tokens, prefill, threads, context, chunk, runs, top_k, seed, prefix_cache, connections;
     struct real temperature, top_p, min_p, repeat_penalty;
     bool allow_base;       /* where an activated adapter's invocation is missing */
-    bool raw, echo, json, tensors, waive, accept_tokenizer, strict, repair, check_chain, quiet, help;
+    bool raw, echo, json, tensors, waive, accept_tokenizer, strict, repair, check_chain, plain_http, list, quiet, help;
     bool bare_model;       /* the model was named without -m */
     lam_verify verify;
     lam_kv kv;
@@ -64,6 +65,8 @@ bool options_want_json(int argc, char **argv, int first);
 void options_print_help(const char *command, const char *const *names, const char *model_help);
 
 uint64_t count_or(struct count c, uint64_t otherwise);
+/* The value of an option that is a number of bytes, perhaps with k, M, G or T. text NULL: *out stays. LAM_E_ARGUMENT. */
+lam_code read_bytes(const char *option, const char *text, uint64_t *out, lam_error *err);
 
 /* All of text as a number: decimals, nan or inf; no blank in front, nothing hexadecimal. */
 bool read_real(const char *text, double *out);

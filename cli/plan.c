@@ -87,23 +87,10 @@ static lam_code import_files(struct plan *p, lam_error *err)
     return code == LAM_OK ? open_adapters(p, digest, err) : code;
 }
 
-/* "2000000000", "500M", "2G": decimal, as LAMINA_CACHE_MAX. */
-static lam_code read_budget(const char *text, uint64_t *out, lam_error *err)
-{
-    char *end = NULL;
-    if (!text) return LAM_OK;
-    double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1.0;
-    double unit = !end || !*end ? 1.0 : *end == 'k' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : *end == 'T' ? 1e12 : 0.0;
-    if (value < 0.0 || unit == 0.0 || (*end && end[1]) || value * unit < 1.0 || value * unit > 1e18)
-        return fail(err, LAM_E_ARGUMENT, "--budget %s: a number of bytes is needed, or one with k, M, G or T", text);
-    *out = (uint64_t)(value * unit);
-    return LAM_OK;
-}
-
 lam_code budget_of(const struct options *o, const lam_manifest *m, uint64_t *out, lam_error *err)
 {
     *out = 0;
-    lam_code code = read_budget(o->budget, out, err);
+    lam_code code = read_bytes("budget", o->budget, out, err);
     if (m->memory_budget && (*out == 0 || *out > m->memory_budget)) *out = m->memory_budget;
     return code;
 }
@@ -115,7 +102,7 @@ static lam_code read_stack(const struct options *o, struct plan *p, lam_error *e
     lam_code code = stack_open(o, &p->stack, err);
     if (code != LAM_OK) return code;
     uint64_t allowed = p->stack.m->memory_budget, asked = 0;
-    code = read_budget(o->budget, &asked, err);
+    code = read_bytes("budget", o->budget, &asked, err);
     if (code == LAM_OK && allowed && asked > allowed)
         note(o, "%s allows %.1f MB: that holds, not --budget %s", o->model, (double)allowed / 1e6, o->budget);
     return code == LAM_OK ? budget_of(o, p->stack.m, &p->budget, err) : code;

@@ -44,7 +44,7 @@ bool progress_step(void *context, const char *stage, uint64_t done, uint64_t tot
     p->last = now;
     if (total) {
         draw(p, now - p->start, done, total);
-    } else {
+    } else if (strcmp(stage, "wait") == 0) {
         fprintf(stderr, "\r\033[K%s: another process is at work, %.0f s", stage, now - p->start);
         p->drawn = true;
     }

@@ -10,7 +10,7 @@ export PKG_CONFIG_PATH="$root/lib/pkgconfig"
 "$root/bin/lamina" import data/stories260K-Q8_0.gguf -o "$root/stories.slm" -q
 cc -std=c11 examples/hello.c $(pkg-config --cflags --libs lamina) -o "$root/hello-shared"
 cc -std=c11 examples/hello.c -Wl,-Bstatic $(pkg-config --cflags --libs lamina) -Wl,-Bdynamic \
-    $(pkg-config --libs jansson libzstd libcrypto libpcre2-8 libutf8proc) -lpthread -lm -o "$root/hello-static"
+    $(pkg-config --libs jansson libzstd libcrypto libpcre2-8 libutf8proc libcurl) -lpthread -lm -o "$root/hello-static"
 LD_LIBRARY_PATH="$root/lib" "$root/hello-shared" "$root/stories.slm" >"$root/shared.txt"
 "$root/hello-static" "$root/stories.slm" >"$root/static.txt"
 cmp "$root/shared.txt" "$root/static.txt"

@@ -13,7 +13,7 @@ from pathlib import Path
 LAYERS = ["base", "tensor", "kernels", "format", "text", "adapter", "cache", "model", "import", "compose", "run", "store", "cli"]
 RANK = {name: i for i, name in enumerate(LAYERS)}
 # Public headers: which layer declares what they hold. error.h is everyone's.
-PUBLIC = {"lamina/error.h": "base", "lamina/lamina.h": "import", "lamina/cache.h": "import", "lamina/manifest.h": "compose", "lamina/receipt.h": "compose", "lamina/reuse.h": "import", "lamina/diff.h": "import", "lamina/plan.h": "run", "lamina/merge.h": "run", "lamina/runtime.h": "run", "lamina/store.h": "store"}
+PUBLIC = {"lamina/error.h": "base", "lamina/lamina.h": "import", "lamina/cache.h": "import", "lamina/manifest.h": "compose", "lamina/receipt.h": "compose", "lamina/reuse.h": "import", "lamina/diff.h": "import", "lamina/plan.h": "run", "lamina/merge.h": "run", "lamina/runtime.h": "run", "lamina/store.h": "store", "lamina/pull.h": "store"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 

@@ -36,6 +36,8 @@ look()
     need_library libcrypto libssl-dev
     need_library libpcre2-8 libpcre2-dev
     need_library libutf8proc libutf8proc-dev
+    need_library libcurl libcurl4-openssl-dev
+    need_file /etc/ssl/certs/ca-certificates.crt ca-certificates
     for option; do
         case $option in
         --test)
@@ -45,6 +47,9 @@ look()
             need_command patch patch
             need_command spin spin
             need_command skopeo skopeo
+            need_command openssl openssl
+            need_command /usr/sbin/nginx nginx-light
+            need_command docker-registry docker-registry
             need_node ;;
         --wasm)
             need_command clang-19 clang-19

@@ -231,7 +231,20 @@ typedef enum lam_code {
     LAM_E_STORE_LINK = 273, /* a link, folder or device where a plain file belongs */
     LAM_E_STORE_STRAY = 274, /* a file that does not belong to a store */
     LAM_E_STORE_TEMPORARY = 275, /* what a process that died has left half written */
-    LAM_E_STORE_NAME = 276 /* no name that the store's index may have */
+    LAM_E_STORE_NAME = 276, /* no name that the store's index may have */
+
+    /* other machines */
+    LAM_E_NETWORK = 280,     /* no connection, or one that broke too often */
+    LAM_E_TLS = 281,         /* the server's certificate is not one that is trusted, or TLS failed otherwise */
+    LAM_E_HTTP = 282,        /* the server answered with an error */
+    LAM_E_HTTP_RANGE = 283,  /* the server sent no range, or another one than was asked for */
+    LAM_E_HTTP_PAGE = 284,   /* a web page in place of a file */
+    LAM_E_HTTP_ENCODING = 285, /* bytes that the server compressed on their way */
+    LAM_E_HTTP_CHANGED = 286, /* the file on the server became another while it was fetched */
+    LAM_E_HTTP_LENGTH = 287, /* the server's file is shorter or longer than it must be */
+    LAM_E_LOGIN = 288,       /* the server wants to know who asks, or refuses that user */
+    LAM_E_REGISTRY = 289,    /* a registry's answer that its protocol does not have */
+    LAM_E_ROOT = 290         /* another root than the one that was pinned, signed or seen before */
 } lam_code;
 
 typedef struct lam_error {

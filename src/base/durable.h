@@ -14,6 +14,9 @@ lam_code lam_place_file(const char *from, const char *to, unsigned mode, lam_err
 /* Renames within one file system, and waits until the new name is on the disk. */
 lam_code lam_move(const char *from, const char *to, lam_error *err);
 
+/* to becomes another name of the file from, or a copy of it where the file system has no such names. There must be nothing at to. */
+lam_code lam_link_or_copy(const char *from, const char *to, lam_error *err);
+
 /* Sets the permissions of the plain file at path. */
 lam_code lam_set_mode(const char *path, unsigned mode, lam_error *err);
 

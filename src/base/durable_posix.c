@@ -37,6 +37,23 @@ lam_code lam_move(const char *from, const char *to, lam_error *err)
     return rename(from, to) == 0 ? sync_folder_of(to, err) : lam_raise_errno(err, "rename", from);
 }
 
+lam_code lam_link_or_copy(const char *from, const char *to, lam_error *err)
+{
+    struct lam_mapping file;
+    struct lam_writer *w;
+    if (link(from, to) == 0) return LAM_OK;
+    if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP) return lam_raise_errno(err, "link", to);
+    LAM_TRY(lam_map_file(from, &file, err));
+    lam_code code = lam_writer_open(to, &w, err);
+    if (code == LAM_OK) {
+        code = lam_writer_write(w, file.data, file.size, err);
+        if (code == LAM_OK) code = lam_writer_commit(w, err);
+        else lam_writer_abort(w);
+    }
+    lam_unmap_file(&file);
+    return code;
+}
+
 lam_code lam_set_mode(const char *path, unsigned mode, lam_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

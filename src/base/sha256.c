@@ -63,3 +63,12 @@ void lam_digest_text(const uint8_t digest[LAM_SHA256_BYTES], char out[LAM_DIGEST
     }
     out[71] = 0;
 }
+
+bool lam_digest_read(const char *text, uint8_t digest[LAM_SHA256_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    if (strncmp(text, "sha256:", 7) != 0 || strspn(text + 7, digits) != 2 * LAM_SHA256_BYTES || text[7 + 2 * LAM_SHA256_BYTES]) return false;
+    for (size_t i = 0; i < LAM_SHA256_BYTES; i++)
+        digest[i] = (uint8_t)((strchr(digits, text[7 + 2 * i]) - digits) << 4 | (strchr(digits, text[8 + 2 * i]) - digits));
+    return true;
+}

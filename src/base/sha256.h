@@ -3,6 +3,7 @@
 #ifndef LAM_BASE_SHA256_H
 #define LAM_BASE_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,7 @@ void lam_sha256_blocks(uint32_t h[8], const uint8_t *blocks, size_t n);
 
 /* "sha256:<64 lower-case hex digits>" */
 void lam_digest_text(const uint8_t digest[LAM_SHA256_BYTES], char out[LAM_DIGEST_TEXT]);
+/* The reverse; false if text is none. */
+bool lam_digest_read(const char *text, uint8_t digest[LAM_SHA256_BYTES]);
 
 #endif

@@ -81,6 +81,20 @@ lam_code lam_slm_verify_piece(const struct lam_slm *s, size_t i, lam_error *err)
  * bad one in the list, whichever thread came to it. */
 lam_code lam_slm_verify_pieces(const struct lam_slm *s, struct lam_pool *pool, const size_t *list, size_t n, bool *good, lam_error *err);
 
+/* What lies before the data section, of a file that is still on its way. */
+struct lam_slm_head {
+    uint64_t head_bytes, file_bytes, data_bytes; /* the data section is all behind the head */
+    const uint8_t *leaves;                       /* [n_pieces][32], borrowed from the head */
+    size_t n_pieces;
+    uint8_t file_root[32];
+};
+#define LAM_SLM_HEAD_MAX ((size_t)256 << 20) /* bytes: a limit for what is taken from strangers, above the largest vocabularies */
+/* Where the data section begins and how long the file is, as its header says. The errors of lam_slm_open, and LAM_E_LIMIT. */
+lam_code lam_slm_head_bytes(const uint8_t header[LAM_SLM_HEADER_BYTES], uint64_t *head, uint64_t *file, lam_error *err);
+/* head[bytes], all before the data section, aligned to 8. Checks places and file_root, so that the leaves are those of this root; not the
+ * tensors, since their residuals lie in the data. The errors of lam_slm_open. */
+lam_code lam_slm_head_read(const uint8_t *head, size_t bytes, struct lam_slm_head *out, lam_error *err);
+
 /* Binary search. NULL if absent. */
 const struct lam_slm_entry *lam_slm_find(const struct lam_slm *s, const char *name);
 const uint8_t *lam_slm_tensor_data(const struct lam_slm *s, const struct lam_slm_entry *e);

@@ -83,7 +83,7 @@ static lam_code check_zero(const uint8_t *file, size_t from, size_t to, lam_erro
 static size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) & ~(multiple - 1); }
 
 /* Names follow the directory, each behind the one before, so the entries alone tell where they end. */
-static lam_code measure_names(const uint8_t *file, size_t n, size_t len, struct sections *s, lam_error *err)
+static lam_code measure_names(const uint8_t *file, size_t n, size_t have, struct sections *s, lam_error *err)
 {
     const struct lam_slm_entry *entries = (const struct lam_slm_entry *)(const void *)(file + s->directory_at);
     uint64_t end = 0;
@@ -95,7 +95,7 @@ static lam_code measure_names(const uint8_t *file, size_t n, size_t len, struct 
         if (end > UINT32_MAX) return LAM_RAISE(err, LAM_E_OVERFLOW, ".slm: names of more than 4 GiB");
     }
     s->names_at = s->directory_at + n * LAM_SLM_ENTRY_BYTES;
-    if (end > len - s->names_at) return LAM_RAISE(err, LAM_E_TRUNCATED, ".slm: ends within the names");
+    if (end > have - s->names_at) return LAM_RAISE(err, LAM_E_TRUNCATED, ".slm: ends within the names");
     s->names_bytes = (size_t)end;
     return LAM_OK;
 }
@@ -112,8 +112,9 @@ static lam_code locate_residuals(const uint8_t *file, struct sections *s, lam_er
     return LAM_OK;
 }
 
-/* Sums and roundings below cannot wrap: each summand was found to be within the file (len ≤ SIZE_MAX / 2). */
-static lam_code locate_sections(const uint8_t *file, size_t len, struct sections *s, lam_error *err)
+/* Of a file of len bytes, of which file[have] are there: all before the data section. Sums and roundings below cannot wrap: each
+ * summand was found to be within the file (len ≤ SIZE_MAX / 2). */
+static lam_code locate_sections(const uint8_t *file, size_t have, size_t len, struct sections *s, lam_error *err)
 {
     uint64_t file_bytes = lam_load_u64(file + LAM_SLM_AT_FILE_BYTES), data_bytes = lam_load_u64(file + LAM_SLM_AT_DATA_BYTES);
     if (len > SIZE_MAX / 2 || file_bytes > SIZE_MAX / 2)
@@ -125,30 +126,31 @@ static lam_code locate_sections(const uint8_t *file, size_t len, struct sections
     if (data_bytes > len) return LAM_RAISE(err, LAM_E_OVERFLOW, ".slm: data section of %" PRIu64 " bytes", data_bytes);
     s->data_bytes = (size_t)data_bytes;
     s->n_pieces = s->data_bytes / LAM_PIECE_BYTES + (s->data_bytes % LAM_PIECE_BYTES != 0);
-    LAM_TRY(check_place("piece table", lam_load_u64(file + LAM_SLM_AT_PIECES), LAM_SLM_HEADER_BYTES, 32 * s->n_pieces, len, err));
+    LAM_TRY(check_place("piece table", lam_load_u64(file + LAM_SLM_AT_PIECES), LAM_SLM_HEADER_BYTES, 32 * s->n_pieces, have, err));
 
     s->metadata_at = LAM_SLM_HEADER_BYTES + 32 * s->n_pieces;
     uint64_t metadata_bytes = lam_load_u64(file + LAM_SLM_AT_METADATA_BYTES);
-    LAM_TRY(check_place("metadata", lam_load_u64(file + LAM_SLM_AT_METADATA), s->metadata_at, metadata_bytes, len, err));
+    LAM_TRY(check_place("metadata", lam_load_u64(file + LAM_SLM_AT_METADATA), s->metadata_at, metadata_bytes, have, err));
     s->metadata_bytes = (size_t)metadata_bytes;
     s->metadata_raw = lam_load_u32(file + LAM_SLM_AT_METADATA_RAW);
 
     size_t end = s->metadata_at + s->metadata_bytes;
     s->vocab_at = round_up(end, 64);
     s->vocab_bytes = lam_load_u32(file + LAM_SLM_AT_VOCAB_BYTES);
-    LAM_TRY(check_place("vocabulary", s->vocab_at, s->vocab_at, s->vocab_bytes, len, err));
+    LAM_TRY(check_place("vocabulary", s->vocab_at, s->vocab_at, s->vocab_bytes, have, err));
     LAM_TRY(check_zero(file, end, s->vocab_at, err));
 
     uint64_t n = lam_load_u32(file + LAM_SLM_AT_TENSORS);
     end = s->vocab_at + s->vocab_bytes;
     s->directory_at = round_up(end, 64);
-    LAM_TRY(check_place("directory", lam_load_u64(file + LAM_SLM_AT_DIRECTORY), s->directory_at, n * LAM_SLM_ENTRY_BYTES, len, err));
+    LAM_TRY(check_place("directory", lam_load_u64(file + LAM_SLM_AT_DIRECTORY), s->directory_at, n * LAM_SLM_ENTRY_BYTES, have, err));
     LAM_TRY(check_zero(file, end, s->directory_at, err));
-    LAM_TRY(measure_names(file, (size_t)n, len, s, err));
+    LAM_TRY(measure_names(file, (size_t)n, have, s, err));
 
     end = s->names_at + s->names_bytes;
     s->data_at = round_up(end, LAM_SLM_LAYER_ALIGN);
     LAM_TRY(check_place("data section", lam_load_u64(file + LAM_SLM_AT_DATA), s->data_at, s->data_bytes, len, err));
+    if (s->data_at > have) return LAM_RAISE(err, LAM_E_TRUNCATED, ".slm: the data section begins at %zu, behind the %zu bytes that are there", s->data_at, have);
     LAM_TRY(check_zero(file, end, s->data_at, err));
     if (s->data_bytes < len - s->data_at)
         return LAM_RAISE(err, LAM_E_GAP, ".slm: %zu bytes follow the data section", len - s->data_at - s->data_bytes);
@@ -359,6 +361,35 @@ static lam_code check_file_root(const uint8_t *file, const struct sections *s, s
     return LAM_RAISE(err, LAM_E_DIGEST, ".slm: file_root is %s, the header says %s", found, declared);
 }
 
+lam_code lam_slm_head_bytes(const uint8_t header[LAM_SLM_HEADER_BYTES], uint64_t *head, uint64_t *file, lam_error *err)
+{
+    LAM_TRY(check_identity(header, LAM_SLM_HEADER_BYTES, err));
+    LAM_TRY(check_known_fields(header, err));
+    *head = lam_load_u64(header + LAM_SLM_AT_DATA);
+    *file = lam_load_u64(header + LAM_SLM_AT_FILE_BYTES);
+    if (*head < LAM_SLM_HEADER_BYTES) return LAM_RAISE(err, LAM_E_OVERLAP, ".slm: the data section at %" PRIu64 " overlaps the header", *head);
+    if (*head > *file) return LAM_RAISE(err, LAM_E_TRUNCATED, ".slm: the data section at %" PRIu64 " is behind the file's %" PRIu64 " bytes", *head, *file);
+    if (*head > LAM_SLM_HEAD_MAX)
+        return LAM_RAISE(err, LAM_E_LIMIT, ".slm: %" PRIu64 " bytes before the data section, %zu at most", *head, LAM_SLM_HEAD_MAX);
+    return LAM_OK;
+}
+
+lam_code lam_slm_head_read(const uint8_t *head, size_t bytes, struct lam_slm_head *out, lam_error *err)
+{
+    struct sections s = {0};
+    struct lam_slm slm = {0};
+    uint64_t head_bytes, file_bytes;
+    LAM_TRY(lam_slm_head_bytes(head, &head_bytes, &file_bytes, err));
+    LAM_TRY(file_bytes > SIZE_MAX / 2 ? LAM_RAISE(err, LAM_E_OVERFLOW, ".slm: a length of %" PRIu64 " bytes", file_bytes) : LAM_OK);
+    LAM_TRY(locate_sections(head, bytes, (size_t)file_bytes, &s, err));
+    slm.pieces = head + LAM_SLM_HEADER_BYTES;
+    slm.n_pieces = s.n_pieces;
+    LAM_TRY(check_file_root(head, &s, &slm, err));
+    *out = (struct lam_slm_head){.head_bytes = s.data_at, .file_bytes = file_bytes, .data_bytes = s.data_bytes, .leaves = slm.pieces, .n_pieces = s.n_pieces};
+    memcpy(out->file_root, slm.file_root, 32);
+    return LAM_OK;
+}
+
 static lam_code read_file(struct lam_slm *slm, const uint8_t *file, size_t len, lam_error *err)
 {
     struct sections s = {0};
@@ -366,7 +397,7 @@ static lam_code read_file(struct lam_slm *slm, const uint8_t *file, size_t len, 
     if ((uintptr_t)file % LAM_SLM_TENSOR_ALIGN)
         return LAM_RAISE(err, LAM_E_ARGUMENT, ".slm: bytes in memory are not aligned to 64");
     LAM_TRY(check_known_fields(file, err));
-    LAM_TRY(locate_sections(file, len, &s, err));
+    LAM_TRY(locate_sections(file, len, len, &s, err));
     slm->kind = file[LAM_SLM_AT_KIND];
     slm->flags = lam_load_u32(file + LAM_SLM_AT_FLAGS);
     slm->entries = (const struct lam_slm_entry *)(const void *)(file + s.directory_at);

@@ -53,6 +53,15 @@ static lam_code describe(struct lam_piece *p, const char *otherwise, lam_error *
     return code;
 }
 
+static lam_code describe_staged(struct lam_piece *p, const char *otherwise, lam_error *err)
+{
+    p->path = lam_strdup(p->staged.path);
+    if (!p->path) return no_memory(err);
+    memcpy(p->digest, p->staged.digest, LAM_DIGEST_TEXT);
+    p->size = p->staged.size;
+    return describe(p, otherwise, err);
+}
+
 static lam_code check_kind(const struct lam_piece_source *source, lam_source_kind found, lam_error *err)
 {
     bool base = found == LAM_SOURCE_SLM_BASE || found == LAM_SOURCE_GGUF_MODEL || found == LAM_SOURCE_HF_MODEL;
@@ -94,12 +103,16 @@ lam_code lam_piece_stage(const struct lam_store *s, struct lam_work *w, const st
         if (code == LAM_OK) code = lam_blob_stage_made(s, made, &out->staged, err);
         else lam_free(made);
     }
-    if (code == LAM_OK && !(out->path = lam_strdup(out->staged.path))) code = no_memory(err);
-    if (code == LAM_OK) {
-        memcpy(out->digest, out->staged.digest, LAM_DIGEST_TEXT);
-        out->size = out->staged.size;
-        code = describe(out, lam_path_base(source->path), err);
-    }
+    if (code == LAM_OK) code = describe_staged(out, lam_path_base(source->path), err);
+    if (code != LAM_OK) lam_piece_release(out);
+    return code;
+}
+
+lam_code lam_piece_of_made(const struct lam_store *s, char *path, struct lam_piece *out, lam_error *err)
+{
+    *out = (struct lam_piece){.kind = LAM_STORE_FOREIGN};
+    LAM_TRY(lam_blob_stage_made(s, path, &out->staged, err));
+    lam_code code = describe_staged(out, "", err);
     if (code != LAM_OK) lam_piece_release(out);
     return code;
 }

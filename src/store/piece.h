@@ -23,6 +23,8 @@ struct lam_piece_source {
 };
 lam_code lam_piece_stage(const struct lam_store *s, struct lam_work *w, const struct lam_piece_source *source, struct lam_piece *out,
                          lam_error *err);
+/* From the whole .slm at path, which is taken over; every piece of it was found good. */
+lam_code lam_piece_of_made(const struct lam_store *s, char *path, struct lam_piece *out, lam_error *err);
 /* From a layer of the store. */
 lam_code lam_piece_of_layer(const struct lam_store *s, const struct lam_descriptor *layer, struct lam_piece *out, lam_error *err);
 void lam_piece_release(struct lam_piece *p);

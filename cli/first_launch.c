@@ -1,0 +1,60 @@
+#include "first_launch.h"
+
+#include "transfer.h"
+
+#include <string.h>
+
+/* The last base or composition of the index. */
+static bool find_installed(lam_store *store, const struct options *o, char digest[LAM_DIGEST_TEXT])
+{
+    lam_store_entry *entries;
+    size_t n, last;
+    if (lam_store_list(store, &entries, &n, NULL) != LAM_OK) return false;
+    for (last = n; last > 0; last--)
+        if (entries[last - 1].kind == LAM_STORE_BASE || entries[last - 1].kind == LAM_STORE_COMPOSITION) break;
+    if (last) {
+        memcpy(digest, entries[last - 1].digest, LAM_DIGEST_TEXT);
+        note(o, "no model given, and none is active: this is %s, which the store has", entries[last - 1].name ? entries[last - 1].name : digest);
+    }
+    lam_store_free_list(entries, n);
+    return last > 0;
+}
+
+static lam_code pull_default(lam_store *store, struct transfer *t, const char *url, char digest[LAM_DIGEST_TEXT], lam_error *err)
+{
+    lam_transfer_report pulled;
+    lam_store_result active;
+    lam_code code = lam_pull(store, url, NULL, NULL, &t->options, &pulled, err);
+    if (code == LAM_OK) code = lam_store_activate(store, pulled.digest, NULL, 0, &active, err);
+    if (code != LAM_OK) return code;
+    memcpy(digest, active.digest, LAM_DIGEST_TEXT);
+    note(t->o, "%s is there now, %.2f MB, its root %s", pulled.name, (double)pulled.bytes / 1e6, lam_root_origin_name(pulled.origin));
+    return LAM_OK;
+}
+
+static enum first_launch fetch(const struct options *o, const char *url, char digest[LAM_DIGEST_TEXT])
+{
+    struct transfer t;
+    lam_error err;
+    lam_store *store = NULL;
+    note(o, "no model is installed: fetching the default of %s", url);
+    lam_code code = transfer_begin(&t, o, &err);
+    if (code == LAM_OK) code = open_store(o, true, &store, &err);
+    if (code == LAM_OK) code = pull_default(store, &t, url, digest, &err);
+    lam_store_close(store);
+    transfer_end(&t);
+    if (code == LAM_OK) return FIRST_LAUNCH_FOUND;
+    if (code == LAM_E_CANCELLED) return report(o, &err), FIRST_LAUNCH_STOPPED;
+    note(o, "%s (%s)", err.message, lam_code_name(code));
+    return FIRST_LAUNCH_NONE;
+}
+
+enum first_launch first_launch(const struct options *o, char digest[LAM_DIGEST_TEXT])
+{
+    lam_store *store = NULL;
+    bool installed = open_store(o, false, &store, NULL) == LAM_OK && find_installed(store, o, digest);
+    const char *url = lam_seed_default();
+    lam_store_close(store);
+    if (installed) return FIRST_LAUNCH_FOUND;
+    return url && strcmp(o->command, "run") == 0 ? fetch(o, url, digest) : FIRST_LAUNCH_NONE;
+}
