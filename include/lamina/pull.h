@@ -62,10 +62,10 @@ LAM_API lam_code lam_push(lam_store *store, const char *reference, const char *t
 /* Whether text names something on another machine, and no file or name of the store. */
 LAM_API bool lam_is_remote(const char *text);
 
-/* Fetches again what is wrong in the blob of an .slm that was pulled, from where it was pulled; *n_bytes: how many. The store's file is replaced
- * by a whole one. LAM_E_NOT_FOUND if it is not known where it came from. */
-LAM_API lam_code lam_pull_repair(lam_store *store, const char *blob_digest, const char *file_root, const lam_transfer_options *options, uint64_t *n_bytes,
-                                 lam_error *err);
+/* lam_store_fsck with repair, where the pieces of an .slm that are damaged are fetched again from where it was pulled; *n_bytes: how many bytes.
+ * What comes is held to the root that it had. */
+LAM_API lam_code lam_pull_fsck(lam_store *store, const lam_transfer_options *options, lam_fault_list *found, lam_fault_list *left, uint64_t *n_bytes,
+                               lam_error *err);
 
 /* ---- seeds ---- */
 

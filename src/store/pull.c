@@ -9,6 +9,7 @@
 #include "store/piece.h"
 #include "store/seed.h"
 #include "store/exchange.h"
+#include "store/transfer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,14 +131,6 @@ static bool is_slm(const struct lam_descriptor *d)
     return strcmp(d->media_type, LAM_TYPE_BASE_SLM) == 0 || strcmp(d->media_type, LAM_TYPE_ADAPTER_SLM) == 0;
 }
 
-/* An .slm that a manifest names must be all that the manifest says. */
-static lam_code check_slm(const struct part *part, const struct lam_descriptor *d, const char *url, lam_error *err)
-{
-    if (strcmp(part->staged.digest, d->digest) != 0 || part->staged.size != d->size)
-        return LAM_RAISE(err, LAM_E_DIGEST, "%.200s: %" PRIu64 " bytes with the digest %s; the manifest says %" PRIu64 " and %s", url, part->staged.size, part->staged.digest, d->size, d->digest);
-    return lam_piece_check(part->staged.path, strcmp(d->media_type, LAM_TYPE_ADAPTER_SLM) == 0 ? LAM_STORE_ADAPTER : LAM_STORE_BASE, d->file_root, d->meaning, err);
-}
-
 static lam_code fetch_slm(struct pull *p, struct part *part, const struct lam_descriptor *d, const char *url, lam_error *err)
 {
     uint8_t expected[32], root[32];
@@ -149,7 +142,8 @@ static lam_code fetch_slm(struct pull *p, struct part *part, const struct lam_de
     LAM_TRY(lam_blob_stage_made(p->t.store, path, &part->staged, err));
     p->out->bytes += part->staged.size;
     LAM_TRY(record_source(part, url, root, err));
-    return check_slm(part, d, url, err);
+    if (strcmp(part->staged.digest, d->digest) == 0 && part->staged.size == d->size) return LAM_OK;
+    return LAM_RAISE(err, LAM_E_DIGEST, "%.200s: %" PRIu64 " bytes with the digest %s; the manifest says %" PRIu64 " and %s", url, part->staged.size, part->staged.digest, d->size, d->digest);
 }
 
 static lam_code fetch_small(struct pull *p, struct part *part, const struct lam_descriptor *d, lam_error *err)
@@ -187,6 +181,16 @@ static lam_code fetch_blob(struct pull *p, const struct lam_descriptor *d, lam_e
 
 /* ---- placing ---- */
 
+/* Every .slm is what its layer says, and a composition composes to its id. */
+static lam_code verify_placed(const struct pull *p, lam_error *err)
+{
+    struct lam_artifact a;
+    LAM_TRY(lam_artifact_open(p->t.store, p->out->digest, UINT64_MAX, &a, err));
+    lam_code code = lam_artifact_verify(p->t.store, &a, err);
+    lam_artifact_release(&a);
+    return code;
+}
+
 static lam_code place_all(struct pull *p, const struct lam_str *manifest, const char *name, lam_error *err)
 {
     struct lam_store *s = p->t.store;
@@ -197,6 +201,7 @@ static lam_code place_all(struct pull *p, const struct lam_str *manifest, const 
         if (part->url) LAM_TRY(lam_known_set(s, part->url, part->root, err));
     }
     LAM_TRY(lam_blob_put(s, &p->work, manifest->data, manifest->len, p->out->digest, err));
+    LAM_TRY(verify_placed(p, err));
     LAM_TRY(lam_known_set(s, p->t.reference.url, p->out->root, err));
     struct lam_naming naming = {.op = "pull", .name = name, .may_move = true, .kind = p->out->kind, .digest = p->out->digest, .size = manifest->len};
     LAM_TRY(lam_name_manifest(s, &naming, &result, err));

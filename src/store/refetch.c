@@ -1,14 +1,20 @@
 /* A damaged blob of a .slm, made whole from where it was pulled. */
 #include "lamina/pull.h"
 #include "base/alloc.h"
-#include "compose/manifest.h"
 #include "store/fetch_slm.h"
+#include "store/fsck.h"
 #include "store/known.h"
+#include "store/reach.h"
 #include "store/exchange.h"
 
 #include <string.h>
 
 static lam_code no_memory(lam_error *err) { return LAM_RAISE(err, LAM_E_NO_MEMORY, "repair: out of memory"); }
+
+struct refetching {
+    const lam_transfer_options *options; /* may be NULL */
+    uint64_t n_bytes;
+};
 
 /* The registry's reference that a blob's URL belongs to, for its login: "https://HOST/v2/NAME/blobs/…" → "oci://HOST/NAME". A copy of the URL
  * itself for other URLs; NULL when memory is lacking. */
@@ -53,34 +59,32 @@ static lam_code fetch_from_any(lam_store *store, char *urls, const char *damaged
     return code;
 }
 
-static lam_code place(lam_store *store, char *path, const char *digest, lam_error *err)
+/* A lam_repair_source's fetch. Which pieces are bad is found again on the way, in the copy that is put right. */
+static lam_code refetch(void *context, struct lam_store *store, const struct lam_reached *blob, const struct lam_bad_pieces *bad, struct lam_work *w,
+                        char **path, lam_error *err)
 {
-    struct lam_staged staged;
-    LAM_TRY(lam_blob_stage_made(store, path, &staged, err));
-    lam_code code = strcmp(staged.digest, digest) == 0 ? lam_store_lock(store, err)
-                  : LAM_RAISE(err, LAM_E_DIGEST, "%s: what was fetched in its place is %s", digest, staged.digest);
-    if (code == LAM_OK) {
-        code = lam_blob_place(store, &staged, err);
-        lam_store_unlock(store);
-    }
-    lam_staged_release(&staged);
+    struct refetching *r = context;
+    struct lam_str urls = {0};
+    uint8_t root[32];
+    char *damaged = NULL;
+    (void)bad, (void)w;
+    *path = NULL;
+    if (!lam_digest_read(blob->file_root, root)) return LAM_RAISE(err, LAM_E_NOT_FOUND, "%s is no .slm", blob->digest);
+    lam_code code = lam_blob_path(store, blob->digest, &damaged, err);
+    if (code == LAM_OK) code = lam_known_urls(store, blob->file_root, &urls, err);
+    if (code == LAM_OK && !urls.data && !lam_str_puts(&urls, "")) code = no_memory(err);
+    if (code == LAM_OK) code = fetch_from_any(store, urls.data, damaged, root, r->options, path, &r->n_bytes, err);
+    lam_str_release(&urls);
+    lam_free(damaged);
     return code;
 }
 
-lam_code lam_pull_repair(lam_store *store, const char *blob_digest, const char *file_root, const lam_transfer_options *options, uint64_t *n_bytes,
-                         lam_error *err)
+lam_code lam_pull_fsck(lam_store *store, const lam_transfer_options *options, lam_fault_list *found, lam_fault_list *left, uint64_t *n_bytes,
+                       lam_error *err)
 {
-    struct lam_str urls = {0};
-    uint8_t root[32];
-    char *damaged = NULL, *path = NULL;
-    *n_bytes = 0;
-    if (!lam_digest_read(file_root, root)) return LAM_RAISE(err, LAM_E_ARGUMENT, "\"%.80s\" is no digest", file_root);
-    lam_code code = lam_blob_path(store, blob_digest, &damaged, err);
-    if (code == LAM_OK) code = lam_known_urls(store, file_root, &urls, err);
-    if (code == LAM_OK && !urls.data && !lam_str_puts(&urls, "")) code = no_memory(err);
-    if (code == LAM_OK) code = fetch_from_any(store, urls.data, damaged, root, options, &path, n_bytes, err);
-    if (code == LAM_OK) code = place(store, path, blob_digest, err);
-    lam_str_release(&urls);
-    lam_free(damaged);
+    struct refetching r = {.options = options};
+    const struct lam_repair_source source = {refetch, &r};
+    lam_code code = lam_store_fsck_from(store, true, &source, found, left, err);
+    *n_bytes = r.n_bytes;
     return code;
 }
