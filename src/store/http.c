@@ -17,6 +17,7 @@ struct lam_http {
     CURLM *multi;
     char *cacert; /* owned; NULL: libcurl's own */
     uint64_t limit_rate;
+    struct lam_http_request *aside; /* done while one request alone was waited for */
 };
 
 struct lam_http_transfer {
@@ -40,7 +41,7 @@ lam_code lam_http_new(const struct lam_http_options *options, struct lam_http **
     *out = NULL;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return LAM_RAISE(err, LAM_E_NETWORK, "libcurl cannot be used here");
     struct lam_http *h = lam_alloc(1, sizeof *h);
-    if (h) *h = (struct lam_http){curl_multi_init(), chosen_cacert(options), options ? options->limit_rate : 0};
+    if (h) *h = (struct lam_http){.multi = curl_multi_init(), .cacert = chosen_cacert(options), .limit_rate = options ? options->limit_rate : 0};
     if (h && h->multi) {
         *out = h;
         return LAM_OK;
@@ -213,6 +214,13 @@ static void conclude(struct lam_http_transfer *t, CURLcode result)
     r->code = LAM_RAISE(&r->why, code, "%.300s", t->problem[0] ? t->problem : curl_easy_strerror(result));
 }
 
+static struct lam_http_request *take_aside(struct lam_http *h)
+{
+    struct lam_http_request *r = h->aside;
+    if (r) h->aside = r->next;
+    return r;
+}
+
 static struct lam_http_request *next_done(struct lam_http *h)
 {
     int left;
@@ -230,7 +238,8 @@ static struct lam_http_request *next_done(struct lam_http *h)
     return NULL;
 }
 
-struct lam_http_request *lam_http_wait(struct lam_http *h, double seconds)
+/* As lam_http_wait, without those that were set aside. */
+static struct lam_http_request *wait_for_done(struct lam_http *h, double seconds)
 {
     int running;
     struct lam_http_request *r = next_done(h);
@@ -243,20 +252,35 @@ struct lam_http_request *lam_http_wait(struct lam_http *h, double seconds)
     return next_done(h);
 }
 
+struct lam_http_request *lam_http_wait(struct lam_http *h, double seconds)
+{
+    struct lam_http_request *r = take_aside(h);
+    return r ? r : wait_for_done(h, seconds);
+}
+
 void lam_http_stop(struct lam_http *h, struct lam_http_request *r)
 {
+    for (struct lam_http_request **at = &h->aside; *at; at = &(*at)->next) {
+        if (*at != r) continue;
+        *at = r->next;
+        break;
+    }
     if (!r->transfer) return;
     curl_multi_remove_handle(h->multi, r->transfer->easy);
     transfer_free(r->transfer);
     r->transfer = NULL;
 }
 
-lam_code lam_http_do(struct lam_http *http, struct lam_http_request *r, lam_http_tick_fn tick, void *context, lam_error *err)
+lam_code lam_http_do(struct lam_http *h, struct lam_http_request *r, lam_http_tick_fn tick, void *context, lam_error *err)
 {
-    LAM_TRY(lam_http_start(http, r, err));
-    while (lam_http_wait(http, 0.1) != r) {
+    LAM_TRY(lam_http_start(h, r, err));
+    for (struct lam_http_request *done; (done = wait_for_done(h, 0.1)) != r;) {
+        if (done) {
+            done->next = h->aside;
+            h->aside = done;
+        }
         if (!tick || tick(context)) continue;
-        lam_http_stop(http, r);
+        lam_http_stop(h, r);
         return LAM_RAISE(err, LAM_E_CANCELLED, "%.400s: stopped", r->url);
     }
     return r->code == LAM_OK ? LAM_OK : LAM_RAISE(err, r->code, "%.200s: %.300s", r->url, r->why.message);

@@ -39,18 +39,19 @@ struct lam_http_request {
     /* the caller's and the implementation's own */
     void *owner;
     struct lam_http_transfer *transfer;
+    struct lam_http_request *next;             /* done, and not yet given to whoever waits for it */
 };
 
 /* Begins. The request must stay where it is until it is done. */
 lam_code lam_http_start(struct lam_http *http, struct lam_http_request *r, lam_error *err);
 /* A request that is done, or NULL after at most `seconds`. */
 struct lam_http_request *lam_http_wait(struct lam_http *http, double seconds);
-/* Ends a request that was begun and is not done. */
+/* Ends a request that was begun; one that is done is forgotten. */
 void lam_http_stop(struct lam_http *http, struct lam_http_request *r);
 
 /* Called while something is waited for; false ends it with LAM_E_CANCELLED. */
 typedef bool (*lam_http_tick_fn)(void *context);
-/* One request, from its beginning to its end; its code. tick may be NULL. */
+/* One request, from its beginning to its end; its code. Others that are done meanwhile come out of the next lam_http_wait. tick may be NULL. */
 lam_code lam_http_do(struct lam_http *http, struct lam_http_request *r, lam_http_tick_fn tick, void *context, lam_error *err);
 
 #endif

@@ -129,6 +129,19 @@ static void count_failure(struct lam_sources *s, struct slot *t)
     if (source->n_failures >= MOST_FAILURES) give_up(s, source, &why);
 }
 
+/* The source wants another login. Requests that began before the last one are no reason for the next. */
+static lam_code renew(struct lam_sources *s, struct slot *t)
+{
+    struct lam_source *source = t->source;
+    lam_error why = t->request.why;
+    if (t->begun < source->renewed_at) return LAM_OK;
+    bool again = !source->renewed && s->renew(s->renew_context, source, &t->request.answer, &why) == LAM_OK;
+    if (!again) give_up(s, source, &why);
+    source->renewed = true;
+    source->renewed_at = lam_now();
+    return LAM_OK;
+}
+
 static lam_code take_failure(struct fetch *f, struct slot *t, lam_error *err)
 {
     struct lam_sources *s = f->s;
@@ -138,12 +151,7 @@ static lam_code take_failure(struct fetch *f, struct slot *t, lam_error *err)
         count_failure(s, t);
         return LAM_OK;
     }
-    if (r->code == LAM_E_LOGIN && s->renew && !t->source->renewed) {
-        lam_error why;
-        t->source->renewed = true;
-        if (s->renew(s->renew_context, t->source, &r->answer, &why) != LAM_OK) give_up(s, t->source, &why);
-        return LAM_OK;
-    }
+    if (r->code == LAM_E_LOGIN && s->renew) return renew(s, t);
     give_up(s, t->source, &r->why);
     return LAM_OK;
 }

@@ -21,7 +21,7 @@ struct lam_source {
     unsigned n_failures;       /* in a row, without a byte between them */
     unsigned n_faults;         /* ranges with wrong bytes */
     unsigned n_active;
-    double failed, wait_until; /* seconds of lam_now */
+    double failed, wait_until, renewed_at; /* seconds of lam_now */
 };
 
 struct lam_sources {

@@ -12,6 +12,7 @@
 
 #define MOST_ANSWER ((size_t)64 << 10) /* bytes of an explanation */
 #define MOST_FAILURES 6                /* in a row without a byte */
+#define MOST_BREAKS 200                /* in all: some registries forget an upload that broke, and all of it goes out again */
 #define CHUNK ((size_t)64 << 20)       /* bytes of one PATCH */
 #define WAIT 0.1                       /* seconds after a failure */
 
@@ -22,7 +23,7 @@ struct upload {
     size_t size, at;       /* at: bytes that the registry has */
     char *url;             /* owned: where the next bytes go */
     uint64_t sent;
-    unsigned n_failures;
+    unsigned n_failures, n_breaks;
     uint8_t answer[MOST_ANSWER];
     bool (*tell)(void *context, uint64_t done);
     void *context;
@@ -110,6 +111,7 @@ static lam_code send_chunk(struct upload *u, lam_error *err)
     lam_code code = ask(u, &q, err);
     u->current = NULL;
     if (code != LAM_OK) return code;
+    if (q.answer.status == 416) return LAM_RAISE(err, LAM_E_HTTP_RANGE, "%.200s: the registry does not go on at byte %zu", u->url, u->at);
     if (q.answer.status != 202) return refused(&q, "bytes", err);
     LAM_TRY(follow(u, &q, err));
     u->at += n;
@@ -120,11 +122,9 @@ static lam_code send_chunk(struct upload *u, lam_error *err)
 /* Asks how far the upload came; one that the registry does not know any more begins anew. */
 static lam_code find_offset(struct upload *u, lam_error *err)
 {
-    size_t before = u->at;
     struct lam_http_request q = {.url = u->url};
     LAM_TRY(ask(u, &q, err));
     if (q.answer.status == 204 && take_offset(u, &q)) {
-        if (u->at > before) u->n_failures = 0;
         return q.answer.location[0] ? follow(u, &q, err) : LAM_OK;
     }
     return open_upload(u, err);
@@ -164,22 +164,30 @@ static lam_code step(struct upload *u, bool *done, lam_error *err)
     return LAM_OK;
 }
 
-static bool may_pass(lam_code code) { return code == LAM_E_NETWORK || code == LAM_E_HTTP; }
+/* A range that is refused is asked for anew: bytes of a connection that broke may still have been on their way. */
+static bool may_pass(lam_code code) { return code == LAM_E_NETWORK || code == LAM_E_HTTP || code == LAM_E_HTTP_RANGE; }
+
+/* Goes on after a break, where the registry says that it was. */
+static lam_code take_up(struct upload *u, bool *done, lam_error *err)
+{
+    LAM_TRY(has_blob(u, done, err)); /* the answer to the end of an upload may be what was lost */
+    return *done || !u->url ? LAM_OK : find_offset(u, err);
+}
 
 static lam_code send_all(struct upload *u, bool *skipped, lam_error *err)
 {
     bool done = false;
     *skipped = true;
     while (!done) {
+        uint64_t sent = u->sent;
         lam_code code = step(u, &done, err);
         if (u->url) *skipped = false;
-        while (code != LAM_OK && may_pass(code) && ++u->n_failures < MOST_FAILURES) {
+        if (code != LAM_OK && u->sent > sent) u->n_failures = 0;
+        while (code != LAM_OK && may_pass(code)) {
+            if (++u->n_failures >= MOST_FAILURES || ++u->n_breaks >= MOST_BREAKS) break;
             if (!tick(u)) return LAM_RAISE(err, LAM_E_CANCELLED, "stopped");
             lam_sleep(WAIT * u->n_failures);
-            bool has = false;
-            code = has_blob(u, &has, err); /* the answer to the end of an upload may be what was lost */
-            if (code == LAM_OK && has) return LAM_OK;
-            if (code == LAM_OK && u->url) code = find_offset(u, err);
+            code = take_up(u, &done, err);
         }
         if (code != LAM_OK) return code;
     }

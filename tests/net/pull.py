@@ -102,10 +102,19 @@ def interrupted_by_ctrl_c(lamina, shared):
     data = model(lamina, shared)
     server = RangeServer()
     url = server.add("m.slm", data) + "#" + Slm(data).root
-    process = lamina.start("pull", url, "--limit-rate", "4M")
-    time.sleep(1.5)
-    process.send_signal(2)
+    process = lamina.start("pull", url, "--connections", "1")
+    interrupted = []
+
+    def interrupt(sent):
+        if sent > len(data) // 2:
+            if not interrupted:
+                process.send_signal(2)  # a second one would end it at once
+            interrupted.append(sent)
+            time.sleep(0.1)
+
+    server.on_bytes = interrupt
     out, err = process.communicate(timeout=30)
+    server.on_bytes = None
     assert process.returncode == 130 and b"LAM_E_CANCELLED" in err, (process.returncode, err)
     assert lamina.nothing_stored()
     assert "going on" in lamina.ok("pull", url) and lamina.has(data)
