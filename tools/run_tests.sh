@@ -62,6 +62,8 @@ case $build in
     one wasm-memory tests/wasm_memory.sh "$build"
     one command-line tests/cli.sh "$build"
     one models tests/models.sh "$build"
+    one pull python3 tests/net/pull.py "$build"
+    one registry python3 tests/net/registry.py "$build"
     one install tests/install.sh "$build"
     ;;
 esac

@@ -14,7 +14,7 @@ What the program tells about itself, and what it says to wrong use.
 
 Every command has help with examples, by either way.
 
-  $ for c in run import inspect verify export logits tokenize detokenize perplexity bench cache; do
+  $ for c in run import inspect verify export logits tokenize detokenize perplexity bench cache pull push seed; do
   >     lamina $c --help > one && lamina help $c > two && cmp one two && grep -q "^Usage: lamina $c" one && grep -q "^  lamina $c" one ||
   >     grep -q "| lamina $c" one || echo "$c"
   > done
