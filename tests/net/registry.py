@@ -117,6 +117,7 @@ class ResumingRegistry:
 
     def __init__(self):
         self.got, self.blobs, self.manifest = bytearray(), {}, None
+        upload = threading.Lock()  # how far it came is told when what broke has been read to its end
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -152,14 +153,16 @@ class ResumingRegistry:
                 self.reply(202, Location="/v2/big/blobs/uploads/1", Range="0-0")
 
             def do_GET(self):
-                self.reply(204, Location="/v2/big/blobs/uploads/1", Range="0-%d" % max(len(outer.got) - 1, 0))
+                with upload:
+                    self.reply(204, Location="/v2/big/blobs/uploads/1", Range="0-%d" % max(len(outer.got) - 1, 0))
 
             def do_PATCH(self):
-                if int(self.headers["Content-Range"].split("-")[0]) != len(outer.got):
-                    self.body(bytearray())
-                    return self.reply(416, Range="0-%d" % max(len(outer.got) - 1, 0))
-                if self.body(outer.got):
-                    self.reply(202, Location="/v2/big/blobs/uploads/1", Range="0-%d" % (len(outer.got) - 1))
+                with upload:
+                    if int(self.headers["Content-Range"].split("-")[0]) != len(outer.got):
+                        self.close_connection = True
+                        return self.reply(416, Range="0-%d" % max(len(outer.got) - 1, 0))
+                    if self.body(outer.got):
+                        self.reply(202, Location="/v2/big/blobs/uploads/1", Range="0-%d" % (len(outer.got) - 1))
 
             def do_PUT(self):
                 rest = bytearray()
