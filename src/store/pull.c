@@ -278,7 +278,7 @@ static lam_code pull_file(struct pull *p, const char *reference, const char *nam
     if (!name) LAM_TRY(name_of_url(url, own, err));
     LAM_TRY(lam_exchange_sources(&p->t, url, err));
     struct lam_sources *s = p->t.sources;
-    for (size_t i = 0; i < p->t.o->n_sources; i++) s->list[s->n++] = (struct lam_source){.url = p->t.o->sources[i], .user = s->list[0].user};
+    for (size_t i = 0; i < p->t.o->n_sources; i++) s->list[s->n++] = (struct lam_source){.url = p->t.o->sources[i]}; /* the login is the first one's */
     bool known = lam_digest_read(p->expected, expected);
     lam_code code = lam_fetch_slm(s, p->partial, known ? expected : NULL, accept_first, p, &path, root, err);
     if (code != LAM_OK) return explain(p, url, '#', code, err);

@@ -125,7 +125,8 @@ static lam_code parse_registry(const char *text, bool plain_http, struct lam_ref
     if (!out->host || !out->name || ((name < end || !at) && !out->tag)) return no_memory(err);
     if (!is_repository(out->name)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.100s\" is no repository's name: small letters, digits, and . _ - / between them", text, out->name);
     if (out->tag && !is_tag(out->tag)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.130s\" is no tag", text, out->tag);
-    bool ok = lam_str_printf(&server, "%s://%s", plain_http || is_local(out->host) ? "http" : "https", out->host);
+    const char *machine = strcmp(out->host, "docker.io") == 0 ? "registry-1.docker.io" : out->host; /* the one name that is no machine's */
+    bool ok = lam_str_printf(&server, "%s://%s", plain_http || is_local(out->host) ? "http" : "https", machine);
     out->server = server.data;
     ok = ok && lam_str_printf(&url, "oci://%s/%s%s%s", out->host, out->name, out->tag ? ":" : "@", out->tag ? out->tag : out->pin);
     out->url = url.data;

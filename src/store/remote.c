@@ -97,16 +97,25 @@ lam_code lam_remote_renew(void *context, struct lam_source *source, const struct
     return LAM_OK;
 }
 
+/* Whether the login is for this URL: an upload may be sent elsewhere. */
+static bool is_own(const struct lam_remote *r, const char *url)
+{
+    size_t n = r->server ? strlen(r->server) : 0;
+    return n && strncmp(url, r->server, n) == 0 && url[n] == '/';
+}
+
 lam_code lam_remote_do(struct lam_remote *r, struct lam_http_request *q, lam_error *err)
 {
     size_t free_place = 0;
+    bool own = is_own(r, q->url);
     while (q->headers[free_place]) free_place++;
+    if (!r->server && r->user.len) q->user = r->user.data;
     for (int attempt = 0;; attempt++) {
-        q->headers[free_place] = r->authorization.len ? r->authorization.data : NULL;
+        q->headers[free_place] = own && r->authorization.len ? r->authorization.data : NULL;
         q->got = 0;
         LAM_TRY(lam_http_do(r->http, q, r->tick, r->tick_context, err));
         if (q->answer.status != 401) break;
-        if (attempt) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server does not take the login", q->url);
+        if (attempt || !own) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server does not take the login", q->url);
         LAM_TRY(log_in(r, &q->answer, err));
     }
     if (q->answer.status == 403) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: this user may not (403)", q->url);
