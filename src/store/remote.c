@@ -115,7 +115,7 @@ lam_code lam_remote_do(struct lam_remote *r, struct lam_http_request *q, lam_err
         q->got = 0;
         LAM_TRY(lam_http_do(r->http, q, r->tick, r->tick_context, err));
         if (q->answer.status != 401) break;
-        if (attempt || !own) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server does not take the login", q->url);
+        if (attempt || !own) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server %s", q->url, r->user.len ? "does not take the login" : "wants a login: --user NAME:PASSWORD");
         LAM_TRY(log_in(r, &q->answer, err));
     }
     if (q->answer.status == 403) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: this user may not (403)", q->url);
