@@ -36,7 +36,7 @@ def faults(root):
     declared = re.findall(r"^\s*(LAM_E_[A-Z0-9_]+) = (\d+),?[ \t]*(/\*.*?\*/)?", header, re.M)
     named = set(re.findall(r"NAME\((LAM_E_\w+)\)", (root / NAMES).read_text(encoding="utf-8")))
     sources = codes_in(root, ["src", "cli"], {".c"}, raised)
-    tests = codes_in(root, ["tests"], {".c", ".h"}, without_comments) | codes_in(root, ["tests/cli"], {".t"}, str)
+    tests = codes_in(root, ["tests"], {".c", ".h"}, without_comments) | codes_in(root, ["tests/cli", "tests/net"], {".t", ".py"}, str)
     before = 0
     for name, number, comment in declared:
         if int(number) <= before:

@@ -276,6 +276,14 @@ def busy_server(lamina, shared):
     assert lamina.has(data)
 
 
+def broken_server(lamina, shared):
+    """An error that does not pass."""
+    def fault(server, handler, data, first, last):
+        server.send(handler, 418, {}, b"")
+        return True
+    refused(lamina, shared, fault, "LAM_E_HTTP", root=False)
+
+
 def hostile_head(lamina, shared):
     """A head that promises the right root and is not that head; one that claims to be enormous."""
     data, other = model(lamina, shared), model(lamina, shared, "other", seed=2, layers=1)
@@ -379,4 +387,4 @@ if __name__ == "__main__":
     sys.exit(run_tests([pulls_every_byte, several_sources_share_the_work, given_root, another_root_later_is_refused, cut_fifty_times, killed,
                         interrupted_by_ctrl_c, web_page_in_its_place, whole_file_in_place_of_a_range, wrong_range, range_without_saying_which,
                         changed_while_it_came, shorter_file, truncated_from_the_start, compressed_on_its_way, poisoned_piece, zero_tail,
-                        a_source_that_is_down, busy_server, hostile_head, no_room, tls, by_a_proxy, limited_rate, nginx]))
+                        a_source_that_is_down, busy_server, broken_server, hostile_head, no_room, tls, by_a_proxy, limited_rate, nginx]))
