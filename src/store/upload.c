@@ -170,8 +170,9 @@ static bool may_pass(lam_code code) { return code == LAM_E_NETWORK || code == LA
 /* Goes on after a break, where the registry says that it was. */
 static lam_code take_up(struct upload *u, bool *done, lam_error *err)
 {
-    LAM_TRY(has_blob(u, done, err)); /* the answer to the end of an upload may be what was lost */
-    return *done || !u->url ? LAM_OK : find_offset(u, err);
+    if (!u->url) return LAM_OK;
+    if (u->at == u->size) LAM_TRY(has_blob(u, done, err)); /* the answer to the end of the upload may be what was lost */
+    return *done ? LAM_OK : find_offset(u, err);
 }
 
 static lam_code send_all(struct upload *u, bool *skipped, lam_error *err)
