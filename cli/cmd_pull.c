@@ -35,8 +35,10 @@ static int list(struct options *o)
 
 static void print_report(const lam_transfer_report *r)
 {
-    printf("%s: %s, %.2f MB, %.2f MB of it fetched\n", r->name, lam_store_kind_name(r->kind), (double)r->bytes / 1e6, (double)r->moved / 1e6);
-    printf("digest     %s\nroot       %s (%s%s%s)\n", r->digest, r->root, lam_root_origin_name(r->origin), r->origin == LAM_ROOT_SIGNED ? " by " : "",
+    printf("%s: %s, %.2f MB, %.2f MB of it fetched\n", r->name, lam_store_kind_name(r->kind), (double)r->bytes / 1e6,
+           (double)r->moved / 1e6);
+    printf("digest     %s\nroot       %s (%s%s%s)\n", r->digest, r->root, lam_root_origin_name(r->origin),
+           r->origin == LAM_ROOT_SIGNED ? " by " : "",
            r->signer);
 }
 
@@ -46,7 +48,8 @@ int cmd_pull(struct options *o)
     lam_transfer_report pulled;
     lam_store *store = NULL;
     lam_error err;
-    if (o->n_rest < 1 || o->n_rest > 2 || (o->list && o->n_rest > 1)) return usage(o, "pull takes one REFERENCE, and of a seed a MODEL");
+    if (o->n_rest < 1 || o->n_rest > 2 || (o->list && o->n_rest > 1))
+        return usage(o, "pull takes one REFERENCE, and of a seed a MODEL");
     if (o->list) return list(o);
     lam_code code = transfer_begin(&t, o, &err);
     if (code == LAM_OK) code = open_store(o, true, &store, &err);

@@ -11,7 +11,8 @@ static void print_files(const json_t *statement)
         printf("%s: %s\n", name, json_string_value(json_object_get(model, "kind")));
         printf("  %s\n", json_string_value(json_object_get(json_object_get(model, "manifest"), "path")));
         json_array_foreach(json_object_get(model, "files"), i, file)
-            printf("  %s  %lld\n", json_string_value(json_object_get(file, "path")), (long long)json_integer_value(json_object_get(file, "size")));
+            printf("  %s  %lld\n", json_string_value(json_object_get(file, "path")),
+                   (long long)json_integer_value(json_object_get(file, "size")));
     }
 }
 

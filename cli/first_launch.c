@@ -14,7 +14,8 @@ static bool find_installed(lam_store *store, const struct options *o, char diges
         if (entries[last - 1].kind == LAM_STORE_BASE || entries[last - 1].kind == LAM_STORE_COMPOSITION) break;
     if (last) {
         memcpy(digest, entries[last - 1].digest, LAM_DIGEST_TEXT);
-        note(o, "no model given, and none is active: this is %s, which the store has", entries[last - 1].name ? entries[last - 1].name : digest);
+        note(o, "no model given, and none is active: this is %s, which the store has",
+             entries[last - 1].name ? entries[last - 1].name : digest);
     }
     lam_store_free_list(entries, n);
     return last > 0;

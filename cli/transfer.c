@@ -30,7 +30,8 @@ void transfer_end(struct transfer *t)
 
 json_t *transfer_json(const struct transfer *t, const lam_transfer_report *r)
 {
-    return json_pack("{s:s,s:s,s:s,s:s,s:s*,s:I,s:I,s:I,s:I,s:O}", "kind", lam_store_kind_name(r->kind), "name", r->name, "digest", r->digest, "root",
+    return json_pack("{s:s,s:s,s:s,s:s,s:s*,s:I,s:I,s:I,s:I,s:O}", "kind", lam_store_kind_name(r->kind), "name", r->name, "digest",
+                     r->digest, "root",
                      r->root, "trust", r->origin ? lam_root_origin_name(r->origin) : NULL, "bytes", (json_int_t)r->bytes, "moved",
                      (json_int_t)r->moved, "blobs", (json_int_t)r->n_blobs, "had", (json_int_t)r->n_had, "said", t->lines);
 }

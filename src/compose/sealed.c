@@ -83,7 +83,8 @@ lam_code lam_sealed_make(const json_t *statement, const char *what, const char *
 
 /* ---- checking ---- */
 
-static lam_code check_signature(const json_t *signature, const char *what, const struct lam_str *text, const lam_trust *trust, struct lam_seal *out,
+static lam_code check_signature(const json_t *signature, const char *what, const struct lam_str *text, const lam_trust *trust,
+                                struct lam_seal *out,
                                 lam_error *err)
 {
     static const char *const names[] = {"algorithm", "key", "value"};
@@ -91,12 +92,14 @@ static lam_code check_signature(const json_t *signature, const char *what, const
     LAM_TRY(lam_check_members(signature, what, "the signature", names, sizeof names / sizeof *names, err));
     const char *algorithm = json_string_value(json_object_get(signature, "algorithm"));
     if (!algorithm || strcmp(algorithm, "ed25519") != 0)
-        return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: signature algorithm %.60s; ed25519 is known", what, algorithm ? algorithm : "none");
+        return LAM_RAISE(err, LAM_E_UNSUPPORTED, "%s: signature algorithm %.60s; ed25519 is known", what,
+                         algorithm ? algorithm : "none");
     if (!read_hex(json_string_value(json_object_get(signature, "key")), key, sizeof key) ||
         !read_hex(json_string_value(json_object_get(signature, "value")), value, sizeof value))
         return LAM_RAISE(err, LAM_E_FORMAT, "%s: the signature's key has 64 hexadecimal digits in small letters, its value 128", what);
     lam_key_text(key, out->key);
-    if (lam_ed25519_low_order(key)) return LAM_RAISE(err, LAM_E_WEAK_KEY, "%s: key %s is a point of small order, for which anybody can sign", what, out->key);
+    if (lam_ed25519_low_order(key))
+        return LAM_RAISE(err, LAM_E_WEAK_KEY, "%s: key %s is a point of small order, for which anybody can sign", what, out->key);
     out->unchecked = !lam_ed25519_present();
     if (out->unchecked) return LAM_OK;
     bool good = false;
@@ -123,7 +126,8 @@ lam_code lam_sealed_check(const json_t *whole, const char *what, const lam_trust
         lam_sha256(text.data, text.len, hash);
         lam_digest_text(hash, out->digest);
         if (!digest || strcmp(digest, out->digest) != 0)
-            code = LAM_RAISE(err, LAM_E_DIGEST, "%s: the statement's digest is %s, the %s says %.80s", what, out->digest, what, digest ? digest : "none");
+            code = LAM_RAISE(err, LAM_E_DIGEST, "%s: the statement's digest is %s, the %s says %.80s", what, out->digest, what,
+                             digest ? digest : "none");
     }
     if (code == LAM_OK && signature) code = check_signature(signature, what, &text, trust, out, err);
     lam_str_release(&text);

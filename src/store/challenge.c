@@ -66,7 +66,8 @@ lam_code lam_challenge_parse(const char *text, struct lam_challenge *out, lam_er
     const char *c = skip_blanks(text + 7);
     bool ok = *c != 0;
     while (ok && *c) ok = take_parameter(&c, out);
-    if (ok && out->realm.len && (strncmp(out->realm.data, "https://", 8) == 0 || strncmp(out->realm.data, "http://", 7) == 0)) return LAM_OK;
+    if (ok && out->realm.len && (strncmp(out->realm.data, "https://", 8) == 0 || strncmp(out->realm.data, "http://", 7) == 0))
+        return LAM_OK;
     lam_challenge_release(out);
     return LAM_RAISE(err, LAM_E_REGISTRY, "the server's challenge \"%.200s\" names no token server", text);
 }
@@ -92,7 +93,8 @@ static bool put_query(struct lam_str *out, const char *name, const struct lam_st
 
 lam_code lam_challenge_url(const struct lam_challenge *c, struct lam_str *out, lam_error *err)
 {
-    if (lam_str_append(out, c->realm.data, c->realm.len) && put_query(out, "service", &c->service) && put_query(out, "scope", &c->scope)) return LAM_OK;
+    if (lam_str_append(out, c->realm.data, c->realm.len) && put_query(out, "service", &c->service) &&
+        put_query(out, "scope", &c->scope)) return LAM_OK;
     return no_memory(err);
 }
 
@@ -105,7 +107,9 @@ lam_code lam_token_parse(const char *text, size_t len, struct lam_str *out, lam_
     size_t n = token ? strlen(token) : 0;
     bool good = n > 0 && n <= MOST_TOKEN;
     for (size_t i = 0; good && i < n; i++) good = (unsigned char)token[i] > 0x20 && (unsigned char)token[i] < 0x7f;
-    lam_code code = !good ? LAM_RAISE(err, LAM_E_REGISTRY, "the token server's answer holds no token") : lam_str_append(out, token, n) ? LAM_OK : no_memory(err);
+    lam_code code = LAM_OK;
+    if (!good) code = LAM_RAISE(err, LAM_E_REGISTRY, "the token server's answer holds no token");
+    else if (!lam_str_append(out, token, n)) code = no_memory(err);
     json_decref(root);
     return code;
 }
@@ -116,7 +120,8 @@ bool lam_base64(const char *bytes, size_t len, struct lam_str *out)
         uint32_t v = (uint32_t)(unsigned char)bytes[i] << 16;
         if (i + 1 < len) v |= (uint32_t)(unsigned char)bytes[i + 1] << 8;
         if (i + 2 < len) v |= (uint32_t)(unsigned char)bytes[i + 2];
-        char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < len ? digits[v >> 6 & 63] : '=', i + 2 < len ? digits[v & 63] : '='};
+        char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < len ? digits[v >> 6 & 63] : '=',
+                        i + 2 < len ? digits[v & 63] : '='};
         if (!lam_str_append(out, four, 4)) return false;
     }
     return true;
@@ -146,7 +151,8 @@ lam_code lam_docker_login(const char *text, size_t len, const char *host, struct
     LAM_TRY(lam_json_parse(text, len, "docker's config.json", &root, err));
     const json_t *entry = json_object_get(json_object_get(root, "auths"), host);
     const char *both = json_string_value(json_object_get(entry, "auth"));
-    const char *user = json_string_value(json_object_get(entry, "username")), *password = json_string_value(json_object_get(entry, "password"));
+    const char *user = json_string_value(json_object_get(entry, "username")),
+        *password = json_string_value(json_object_get(entry, "password"));
     bool ok = true;
     if (both) ok = from_base64(both, out) && out->len && memchr(out->data, ':', out->len) && !memchr(out->data, 0, out->len);
     else if (user && password) ok = lam_str_printf(out, "%s:%s", user, password);

@@ -1,5 +1,5 @@
-/* How a registry says that it wants to know who asks (RFC 9110, section 11.6.1, and the distribution specification's token authentication),
- * and what a token server answers. */
+/* How a registry says that it wants to know who asks (RFC 9110, section 11.6.1, and the distribution specification's token
+ * authentication), and what a token server answers. */
 #ifndef LAM_STORE_CHALLENGE_H
 #define LAM_STORE_CHALLENGE_H
 
@@ -20,7 +20,8 @@ void lam_challenge_release(struct lam_challenge *c);
 /* The URL to ask for a token: realm with service and scope as its query → *out (empty at the call). */
 lam_code lam_challenge_url(const struct lam_challenge *c, struct lam_str *out, lam_error *err);
 
-/* The token in a token server's answer, text[len] → *out (empty at the call). LAM_E_REGISTRY if there is none that can stand in a header. */
+/* The token in a token server's answer, text[len] → *out (empty at the call). LAM_E_REGISTRY if there is none that can stand in a
+ * header. */
 lam_code lam_token_parse(const char *text, size_t len, struct lam_str *out, lam_error *err);
 
 /* The "name:password" that a docker config.json, text[len], has for host → *out (empty if it has none). LAM_E_FORMAT. */

@@ -46,9 +46,11 @@ void lam_http_take_line(struct lam_http_answer *a, const char *line, size_t len)
     } else if (field(line, len, "www-authenticate", text, sizeof text)) {
         if (!a->authenticate[0] || strncasecmp(text, "bearer ", 7) == 0) memcpy(a->authenticate, text, sizeof text);
     } else {
-        (void)(field(line, len, "content-type", a->type, sizeof a->type) || field(line, len, "content-encoding", a->encoding, sizeof a->encoding) ||
+        (void)(field(line, len, "content-type", a->type, sizeof a->type) ||
+               field(line, len, "content-encoding", a->encoding, sizeof a->encoding) ||
                field(line, len, "content-range", a->range, sizeof a->range) || field(line, len, "etag", a->etag, sizeof a->etag) ||
-               field(line, len, "location", a->location, sizeof a->location) || field(line, len, "range", a->upload_range, sizeof a->upload_range) ||
+               field(line, len, "location", a->location, sizeof a->location) ||
+                   field(line, len, "range", a->upload_range, sizeof a->upload_range) ||
                field(line, len, "docker-content-digest", a->digest, sizeof a->digest));
     }
 }
@@ -70,10 +72,12 @@ static bool is_page(const struct lam_http_answer *a)
 static lam_code check_answer(const struct lam_http_answer *a, lam_error *err)
 {
     if (a->status == 401 || a->status == 403)
-        return LAM_RAISE(err, LAM_E_LOGIN, "the server answers %ld: %s", a->status, a->status == 401 ? "it wants a user's name and password" : "this user may not");
+        return LAM_RAISE(err, LAM_E_LOGIN, "the server answers %ld: %s", a->status,
+                         a->status == 401 ? "it wants a user's name and password" : "this user may not");
     if (a->status == 404 || a->status == 410) return LAM_RAISE(err, LAM_E_NOT_FOUND, "the server has no such file (%ld)", a->status);
     if (a->status == 416) return LAM_RAISE(err, LAM_E_HTTP_LENGTH, "the server's file ends before the bytes that were asked for (416)");
-    if ((a->status == 200 || a->status == 206) && is_page(a)) return LAM_RAISE(err, LAM_E_HTTP_PAGE, "the server sends a web page (%s), not the file", a->type);
+    if ((a->status == 200 || a->status == 206) && is_page(a))
+        return LAM_RAISE(err, LAM_E_HTTP_PAGE, "the server sends a web page (%s), not the file", a->type);
     if (a->status != 200 && a->status != 206) return LAM_RAISE(err, LAM_E_HTTP, "the server answers %ld", a->status);
     if (a->encoding[0] && strcasecmp(a->encoding, "identity") != 0)
         return LAM_RAISE(err, LAM_E_HTTP_ENCODING, "the server encodes the file as %s on its way", a->encoding);
@@ -89,7 +93,8 @@ lam_code lam_http_check_range(const struct lam_http_answer *a, uint64_t from, ui
         return LAM_RAISE(err, LAM_E_HTTP_RANGE, "the server's answer has the range \"%s\" (%s)", a->range, a->type);
     uint64_t wanted = from + bytes - 1 < *total ? from + bytes - 1 : *total - 1;
     if (first != from || last != wanted)
-        return LAM_RAISE(err, LAM_E_HTTP_RANGE, "bytes %" PRIu64 "-%" PRIu64 " were asked for, the server sends %s", from, from + bytes - 1, a->range);
+        return LAM_RAISE(err, LAM_E_HTTP_RANGE, "bytes %" PRIu64 "-%" PRIu64 " were asked for, the server sends %s", from,
+                         from + bytes - 1, a->range);
     if (a->has_length && a->length != last - first + 1)
         return LAM_RAISE(err, LAM_E_HTTP_LENGTH, "the server announces %" PRIu64 " bytes for the range %s", a->length, a->range);
     return LAM_OK;

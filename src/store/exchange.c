@@ -17,11 +17,13 @@ static lam_code check_options(const lam_transfer_options *o, lam_error *err)
 {
     if (o->connections > LAM_MOST_CONNECTIONS)
         return LAM_RAISE(err, LAM_E_ARGUMENT, "%u connections; %d at most", o->connections, LAM_MOST_CONNECTIONS);
-    if (o->n_sources >= LAM_MOST_SOURCES) return LAM_RAISE(err, LAM_E_ARGUMENT, "%zu more sources; %d at most", o->n_sources, LAM_MOST_SOURCES - 1);
+    if (o->n_sources >= LAM_MOST_SOURCES)
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%zu more sources; %d at most", o->n_sources, LAM_MOST_SOURCES - 1);
     return LAM_OK;
 }
 
-lam_code lam_exchange_open(struct lam_exchange *t, struct lam_store *store, const char *reference, const lam_transfer_options *options, lam_error *err)
+lam_code lam_exchange_open(struct lam_exchange *t, struct lam_store *store, const char *reference,
+                           const lam_transfer_options *options, lam_error *err)
 {
     static const lam_transfer_options none = {0};
     *t = (struct lam_exchange){.store = store, .o = options ? options : &none};

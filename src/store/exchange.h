@@ -15,7 +15,8 @@ struct lam_exchange {
 };
 
 /* Reads the reference and gets the network ready. options may be NULL. lam_exchange_close is due in any case. */
-lam_code lam_exchange_open(struct lam_exchange *t, struct lam_store *store, const char *reference, const lam_transfer_options *options, lam_error *err);
+lam_code lam_exchange_open(struct lam_exchange *t, struct lam_store *store, const char *reference,
+                           const lam_transfer_options *options, lam_error *err);
 void lam_exchange_close(struct lam_exchange *t);
 void lam_exchange_say(const struct lam_exchange *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* t->sources for one file, with url alone; authorization is the remote's. */

@@ -46,7 +46,8 @@ static lam_code accept_header(void *context, size_t index, const uint8_t *bytes,
     uint64_t head, file;
     (void)index;
     LAM_TRY(lam_slm_head_bytes(bytes, &head, &file, err));
-    if (d->expected && memcmp(bytes + LAM_SLM_AT_FILE_ROOT, d->expected, 32) != 0) return other_root(bytes + LAM_SLM_AT_FILE_ROOT, d->expected, err);
+    if (d->expected && memcmp(bytes + LAM_SLM_AT_FILE_ROOT, d->expected, 32) != 0)
+        return other_root(bytes + LAM_SLM_AT_FILE_ROOT, d->expected, err);
     memcpy(d->header, bytes, len);
     return LAM_OK;
 }
@@ -104,7 +105,8 @@ static bool find_head(struct download *d, const uint8_t root[32])
     if (lam_slm_head_bytes(d->header, &head, &file, NULL) != LAM_OK || info.size != file) return false;
     if (memcmp(d->header + LAM_SLM_AT_FILE_ROOT, root, 32) != 0) return false;
     uint8_t *bytes = lam_alloc((size_t)head, 1);
-    bool good = bytes && lam_read_head(d->path, bytes, (size_t)head, &len, NULL) == LAM_OK && len == head && keep_head(d, bytes, len, NULL) == LAM_OK;
+    bool good = bytes && lam_read_head(d->path, bytes, (size_t)head, &len, NULL) == LAM_OK && len == head &&
+        keep_head(d, bytes, len, NULL) == LAM_OK;
     lam_free(bytes);
     return good;
 }
@@ -146,7 +148,8 @@ static lam_code accept_piece(void *context, size_t index, const uint8_t *bytes, 
     if (memcmp(leaf, d->slm.leaves + 32 * i, 32) == 0) return lam_scatter_write(d->file, at, bytes, len, err);
     size_t zeros = len;
     while (zeros && bytes[zeros - 1] == 0) zeros--;
-    return LAM_RAISE(err, LAM_E_DIGEST, "piece %zu of %zu (bytes %" PRIu64 " to %" PRIu64 ") is wrong%s", i, d->slm.n_pieces, at, at + len,
+    return LAM_RAISE(err, LAM_E_DIGEST, "piece %zu of %zu (bytes %" PRIu64 " to %" PRIu64 ") is wrong%s", i, d->slm.n_pieces, at,
+                     at + len,
                      len - zeros >= 4096 ? ": it ends in zeros" : "");
 }
 
@@ -155,11 +158,13 @@ static lam_code check_room(struct download *d, const char *folder, bool fresh, l
     uint64_t needed = fresh ? d->slm.head_bytes : 0, free_bytes = lam_disk_free(folder);
     for (size_t i = 0; i < d->n_missing; i++) needed += d->missing[i].bytes;
     if (needed <= free_bytes) return LAM_OK;
-    return LAM_RAISE(err, LAM_E_NO_SPACE, "%.200s: %" PRIu64 " bytes (%.1f MB) are needed, %" PRIu64 " (%.1f MB) are free", folder, needed,
+    return LAM_RAISE(err, LAM_E_NO_SPACE, "%.200s: %" PRIu64 " bytes (%.1f MB) are needed, %" PRIu64 " (%.1f MB) are free", folder,
+                     needed,
                      (double)needed / 1e6, free_bytes, (double)free_bytes / 1e6);
 }
 
-/* Everything behind the head, into the file at d->path, which is made if it is not there with this length; and the head, unless it was found. */
+/* Everything behind the head, into the file at d->path, which is made if it is not there with this length; and the head, unless it was
+ * found. */
 static lam_code fetch_data(struct download *d, const char *folder, bool head_found, lam_error *err)
 {
     struct lam_file_info info;
@@ -202,7 +207,8 @@ static lam_code head_from(struct download *d, const char *folder, lam_root_fn de
     return *found ? LAM_OK : fetch_head(d, err);
 }
 
-static lam_code find_or_fetch_head(struct download *d, const char *folder, lam_root_fn decide, void *context, bool *found, lam_error *err)
+static lam_code find_or_fetch_head(struct download *d, const char *folder, lam_root_fn decide, void *context, bool *found,
+                                   lam_error *err)
 {
     struct lam_sources *s = d->s;
     lam_code code = LAM_E_NOT_FOUND;
@@ -236,7 +242,8 @@ static void release(struct download *d)
     lam_free(d->path);
 }
 
-lam_code lam_fetch_slm(struct lam_sources *s, const char *folder, const uint8_t *expected, lam_root_fn decide, void *context, char **path,
+lam_code lam_fetch_slm(struct lam_sources *s, const char *folder, const uint8_t *expected, lam_root_fn decide, void *context,
+                       char **path,
                        uint8_t root[32], lam_error *err)
 {
     struct download d = {.s = s, .expected = expected};
@@ -269,7 +276,8 @@ static lam_code copy_damaged(const char *from, const char *to, lam_error *err)
     return code;
 }
 
-lam_code lam_fetch_repaired(struct lam_sources *s, const char *folder, const char *damaged, const uint8_t expected[32], char **path, lam_error *err)
+lam_code lam_fetch_repaired(struct lam_sources *s, const char *folder, const char *damaged, const uint8_t expected[32], char **path,
+                            lam_error *err)
 {
     struct download d = {.s = s};
     uint8_t root[32];

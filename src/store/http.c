@@ -41,7 +41,9 @@ lam_code lam_http_new(const struct lam_http_options *options, struct lam_http **
     *out = NULL;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return LAM_RAISE(err, LAM_E_NETWORK, "libcurl cannot be used here");
     struct lam_http *h = lam_alloc(1, sizeof *h);
-    if (h) *h = (struct lam_http){.multi = curl_multi_init(), .cacert = chosen_cacert(options), .limit_rate = options ? options->limit_rate : 0};
+    if (h)
+        *h = (struct lam_http){.multi = curl_multi_init(), .cacert = chosen_cacert(options),
+                               .limit_rate = options ? options->limit_rate : 0};
     if (h && h->multi) {
         *out = h;
         return LAM_OK;
@@ -73,7 +75,8 @@ static lam_code check_head(struct lam_http_request *r)
     if (!r->bytes) return LAM_OK;
     LAM_TRY(lam_http_check_range(&r->answer, r->from, r->bytes, &total, &r->why));
     if (r->etag && strcmp(r->etag, r->answer.etag) != 0)
-        return LAM_RAISE(&r->why, LAM_E_HTTP_CHANGED, "the file changed on the server: its tag was %.100s, it is %.100s", r->etag, r->answer.etag);
+        return LAM_RAISE(&r->why, LAM_E_HTTP_CHANGED, "the file changed on the server: its tag was %.100s, it is %.100s", r->etag,
+                         r->answer.etag);
     if (r->total && r->total != total)
         return LAM_RAISE(&r->why, LAM_E_HTTP_LENGTH, "the server's file has %" PRIu64 " bytes, it must have %" PRIu64, total, r->total);
     r->total = total;
@@ -144,7 +147,8 @@ static bool set_method(struct lam_http_transfer *t)
     if (strcmp(method, "HEAD") == 0) return curl_easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
     if (r->body) {
         ok = curl_easy_setopt(e, CURLOPT_UPLOAD, 1L) == CURLE_OK && curl_easy_setopt(e, CURLOPT_READFUNCTION, give_body) == CURLE_OK &&
-             curl_easy_setopt(e, CURLOPT_READDATA, t) == CURLE_OK && curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, rewind_body) == CURLE_OK &&
+             curl_easy_setopt(e, CURLOPT_READDATA, t) == CURLE_OK &&
+             curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, rewind_body) == CURLE_OK &&
              curl_easy_setopt(e, CURLOPT_SEEKDATA, t) == CURLE_OK &&
              curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_bytes) == CURLE_OK;
     } else if (strcmp(method, "POST") == 0) {
@@ -159,16 +163,18 @@ static bool set_options(const struct lam_http *h, struct lam_http_transfer *t)
     CURL *e = t->easy;
     bool secure = strncmp(r->url, "https://", 8) == 0;
 #define SET(option, value) (curl_easy_setopt(e, option, value) == CURLE_OK)
-    bool ok = SET(CURLOPT_URL, r->url) && SET(CURLOPT_ERRORBUFFER, t->problem) && SET(CURLOPT_PRIVATE, t) && SET(CURLOPT_NOSIGNAL, 1L) &&
-              SET(CURLOPT_PROTOCOLS_STR, "http,https") && SET(CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") &&
-              SET(CURLOPT_FOLLOWLOCATION, r->body ? 0L : 1L) && SET(CURLOPT_MAXREDIRS, MOST_REDIRECTIONS) &&
-              SET(CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS) && SET(CURLOPT_LOW_SPEED_LIMIT, 1L) && SET(CURLOPT_LOW_SPEED_TIME, SILENT_SECONDS) &&
+    bool ok = SET(CURLOPT_URL, r->url) && SET(CURLOPT_ERRORBUFFER, t->problem) && SET(CURLOPT_PRIVATE, t) &&
+              SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PROTOCOLS_STR, "http,https") &&
+              SET(CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") && SET(CURLOPT_FOLLOWLOCATION, r->body ? 0L : 1L) &&
+              SET(CURLOPT_MAXREDIRS, MOST_REDIRECTIONS) && SET(CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS) &&
+              SET(CURLOPT_LOW_SPEED_LIMIT, 1L) && SET(CURLOPT_LOW_SPEED_TIME, SILENT_SECONDS) &&
               SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) && SET(CURLOPT_USERAGENT, "lamina/" LAM_VERSION) &&
               SET(CURLOPT_HEADERFUNCTION, take_header) && SET(CURLOPT_HEADERDATA, t) && SET(CURLOPT_WRITEFUNCTION, take_body) &&
               SET(CURLOPT_WRITEDATA, t);
     if (ok && h->cacert) ok = SET(CURLOPT_CAINFO, h->cacert);
     if (ok && h->limit_rate)
-        ok = SET(CURLOPT_MAX_RECV_SPEED_LARGE, (curl_off_t)h->limit_rate) && SET(CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t)h->limit_rate);
+        ok = SET(CURLOPT_MAX_RECV_SPEED_LARGE, (curl_off_t)h->limit_rate) &&
+            SET(CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t)h->limit_rate);
     if (ok && r->user) ok = SET(CURLOPT_USERPWD, r->user) && SET(CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
 #undef SET
     return ok && set_method(t) && set_headers(t);
@@ -200,7 +206,8 @@ lam_code lam_http_start(struct lam_http *h, struct lam_http_request *r, lam_erro
 
 static bool is_tls(CURLcode c)
 {
-    return c == CURLE_SSL_CONNECT_ERROR || c == CURLE_PEER_FAILED_VERIFICATION || c == CURLE_SSL_CERTPROBLEM || c == CURLE_SSL_CACERT_BADFILE ||
+    return c == CURLE_SSL_CONNECT_ERROR || c == CURLE_PEER_FAILED_VERIFICATION || c == CURLE_SSL_CERTPROBLEM ||
+        c == CURLE_SSL_CACERT_BADFILE ||
            c == CURLE_SSL_CIPHER || c == CURLE_USE_SSL_FAILED || c == CURLE_SSL_ISSUER_ERROR || c == CURLE_SSL_INVALIDCERTSTATUS;
 }
 

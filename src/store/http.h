@@ -1,5 +1,6 @@
-/* HTTP requests, several at a time, on the caller's thread, by libcurl. Proxies and TLS are as libcurl's users know them (http_proxy, https_proxy, no_proxy, ALL_PROXY; CURL_CA_BUNDLE,
- * SSL_CERT_FILE). Redirections are followed, never from https to http, and no password goes to another host than it is for. */
+/* HTTP requests, several at a time, on the caller's thread, by libcurl. Proxies and TLS are as libcurl's users know them (http_proxy,
+ * https_proxy, no_proxy, ALL_PROXY; CURL_CA_BUNDLE, SSL_CERT_FILE). Redirections are followed, never from https to http, and no
+ * password goes to another host than it is for. */
 #ifndef LAM_STORE_HTTP_H
 #define LAM_STORE_HTTP_H
 
@@ -25,8 +26,9 @@ struct lam_http_request {
     uint64_t from, bytes;                      /* the range; bytes 0: the whole, of whatever status */
     const uint8_t *body;                       /* [body_bytes] to send; NULL: none */
     size_t body_bytes;
-    /* what comes: buffer[room] gets the body behind the got bytes that are there; a body that passes it is LAM_E_HTTP_LENGTH. With a range,
-     * nothing is taken but from an answer that lam_http_check_range accepts, with the same etag (if not NULL) and total (if not 0). */
+    /* what comes: buffer[room] gets the body behind the got bytes that are there; a body that passes it is LAM_E_HTTP_LENGTH. With a
+     * range, nothing is taken but from an answer that lam_http_check_range accepts, with the same etag (if not NULL) and total (if not
+     * 0). */
     uint8_t *buffer;
     size_t room, got;
     const char *etag;
@@ -51,7 +53,8 @@ void lam_http_stop(struct lam_http *http, struct lam_http_request *r);
 
 /* Called while something is waited for; false ends it with LAM_E_CANCELLED. */
 typedef bool (*lam_http_tick_fn)(void *context);
-/* One request, from its beginning to its end; its code. Others that are done meanwhile come out of the next lam_http_wait. tick may be NULL. */
+/* One request, from its beginning to its end; its code. Others that are done meanwhile come out of the next lam_http_wait. tick may be
+ * NULL. */
 lam_code lam_http_do(struct lam_http *http, struct lam_http_request *r, lam_http_tick_fn tick, void *context, lam_error *err);
 
 #endif

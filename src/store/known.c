@@ -15,7 +15,8 @@ static bool walk(const char *text, size_t size, line_fn each, void *context)
     for (const char *at = text, *end = text + size; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t len = stop ? (size_t)(stop - at) : (size_t)(end - at);
-        if (len > ROOT_CHARS + 1 && at[ROOT_CHARS] == ' ' && !each(context, at, at + ROOT_CHARS + 1, len - ROOT_CHARS - 1)) return false;
+        if (len > ROOT_CHARS + 1 && at[ROOT_CHARS] == ' ' && !each(context, at, at + ROOT_CHARS + 1, len - ROOT_CHARS - 1))
+            return false;
         at += len + 1;
     }
     return true;
@@ -91,7 +92,8 @@ lam_code lam_known_set(struct lam_store *s, const char *url, const char *root, l
     LAM_TRY(lam_known_find(s, url, before, err));
     if (strcmp(before, root) == 0) return LAM_OK;
     lam_code code = walk_file(s, keep_other, &r, err);
-    if (code == LAM_OK && !lam_str_printf(&r.text, "%s %s\n", root, url)) code = LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory");
+    if (code == LAM_OK && !lam_str_printf(&r.text, "%s %s\n", root, url))
+        code = LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory");
     if (code == LAM_OK) code = replace_file(s, &r.text, err);
     lam_str_release(&r.text);
     return code;

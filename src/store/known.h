@@ -1,5 +1,5 @@
-/* The store's file known_roots: what was pulled from where. A line is "sha256:… URL": the file_root of an .slm, or the digest of a manifest. It is
- * what trust on first use rests on, and where a repair finds sources. */
+/* The store's file known_roots: what was pulled from where. A line is "sha256:… URL": the file_root of an .slm, or the digest of a
+ * manifest. It is what trust on first use rests on, and where a repair finds sources. */
 #ifndef LAM_STORE_KNOWN_H
 #define LAM_STORE_KNOWN_H
 

@@ -61,7 +61,8 @@ const char *lam_seed_default(void)
 /* ---- what is expected ---- */
 
 /* What url must be: pin, then what a trusted key signed, then what was seen there before. */
-static lam_code expect(struct pull *p, const char *url, const char *reference, const char *pin, const char *signed_root, const char *signer, lam_error *err)
+static lam_code expect(struct pull *p, const char *url, const char *reference, const char *pin, const char *signed_root,
+                       const char *signer, lam_error *err)
 {
     if (*pin) {
         bool own = *LAM_SEED_ROOT && strcmp(reference, LAM_SEED_URL LAM_SEED_ROOT) == 0;
@@ -93,7 +94,8 @@ static lam_code accept_first(void *context, const uint8_t root[32], lam_error *e
     char text[LAM_DIGEST_TEXT];
     (void)err;
     lam_digest_text(root, text);
-    lam_exchange_say(&p->t, "nothing vouches for %s: it is taken as it comes (trust on first use), and its root %s is recorded", p->t.reference.url, text);
+    lam_exchange_say(&p->t, "nothing vouches for %s: it is taken as it comes (trust on first use), and its root %s is recorded",
+                     p->t.reference.url, text);
     return LAM_OK;
 }
 
@@ -143,14 +145,16 @@ static lam_code fetch_slm(struct pull *p, struct part *part, const struct lam_de
     p->out->bytes += part->staged.size;
     LAM_TRY(record_source(part, url, root, err));
     if (strcmp(part->staged.digest, d->digest) == 0 && part->staged.size == d->size) return LAM_OK;
-    return LAM_RAISE(err, LAM_E_DIGEST, "%.200s: %" PRIu64 " bytes with the digest %s; the manifest says %" PRIu64 " and %s", url, part->staged.size, part->staged.digest, d->size, d->digest);
+    return LAM_RAISE(err, LAM_E_DIGEST, "%.200s: %" PRIu64 " bytes with the digest %s; the manifest says %" PRIu64 " and %s", url,
+                     part->staged.size, part->staged.digest, d->size, d->digest);
 }
 
 static lam_code fetch_small(struct pull *p, struct part *part, const struct lam_descriptor *d, lam_error *err)
 {
     struct lam_str text = {0};
     lam_code code = d->size <= LAM_STORE_SMALL_MAX ? lam_remote_blob(&p->t.remote, d->digest, d->size, &text, err)
-                  : LAM_RAISE(err, LAM_E_LIMIT, "%s (%.100s): %" PRIu64 " bytes, %" PRIu64 " at most", d->digest, d->media_type, d->size, (uint64_t)LAM_STORE_SMALL_MAX);
+                  : LAM_RAISE(err, LAM_E_LIMIT, "%s (%.100s): %" PRIu64 " bytes, %" PRIu64 " at most", d->digest, d->media_type,
+                              d->size, (uint64_t)LAM_STORE_SMALL_MAX);
     if (code == LAM_OK) code = lam_blob_stage_bytes(&p->work, text.data ? text.data : "", text.len, &part->staged, err);
     if (code == LAM_OK) {
         p->out->bytes += text.len;
@@ -203,9 +207,11 @@ static lam_code place_all(struct pull *p, const struct lam_str *manifest, const 
     LAM_TRY(lam_blob_put(s, &p->work, manifest->data, manifest->len, p->out->digest, err));
     LAM_TRY(verify_placed(p, err));
     LAM_TRY(lam_known_set(s, p->t.reference.url, p->out->root, err));
-    struct lam_naming naming = {.op = "pull", .name = name, .may_move = true, .kind = p->out->kind, .digest = p->out->digest, .size = manifest->len};
+    struct lam_naming naming = {.op = "pull", .name = name, .may_move = true, .kind = p->out->kind, .digest = p->out->digest,
+                                .size = manifest->len};
     LAM_TRY(lam_name_manifest(s, &naming, &result, err));
-    if (result.from[0] && strcmp(result.from, result.digest) != 0) lam_exchange_say(&p->t, "the name %s meant %s before", name, result.from);
+    if (result.from[0] && strcmp(result.from, result.digest) != 0)
+        lam_exchange_say(&p->t, "the name %s meant %s before", name, result.from);
     return LAM_OK;
 }
 
@@ -224,7 +230,9 @@ static lam_code pull_artifact(struct pull *p, const struct lam_str *manifest, co
 {
     struct lam_artifact a;
     LAM_TRY(lam_artifact_parse(manifest->data, manifest->len, digest, &a, err));
-    lam_code code = a.kind != LAM_STORE_FOREIGN ? LAM_OK : LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "%.200s is nothing that Lamina runs", p->t.reference.url);
+    lam_code code = LAM_OK;
+    if (a.kind == LAM_STORE_FOREIGN)
+        code = LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "%.200s is nothing that Lamina runs", p->t.reference.url);
     p->out->kind = a.kind;
     strcpy(p->out->root, digest);
     if (code == LAM_OK) code = fetch_blob(p, &a.config, err);
@@ -294,7 +302,8 @@ static lam_code take_pin(struct pull *p, const struct lam_str *manifest, const c
     struct lam_artifact a;
     if (!p->t.reference.pin[0] || strcmp(p->expected, digest) == 0) return LAM_OK;
     LAM_TRY(lam_artifact_parse(manifest->data, manifest->len, digest, &a, err));
-    if (a.kind != LAM_STORE_COMPOSITION && a.n_layers == 1 && a.layers[0].file_root && strcmp(a.layers[0].file_root, p->expected) == 0) strcpy(p->expected, digest);
+    if (a.kind != LAM_STORE_COMPOSITION && a.n_layers == 1 && a.layers[0].file_root && strcmp(a.layers[0].file_root, p->expected) == 0)
+        strcpy(p->expected, digest);
     lam_artifact_release(&a);
     return LAM_OK;
 }
@@ -306,13 +315,15 @@ static lam_code read_seed(struct lam_exchange *t, struct lam_trust **trust, stru
     *out = (struct lam_seed){0};
     LAM_TRY(lam_trust_open(t->o->trust, trust, err));
     lam_code code = lam_remote_get(&t->remote, t->reference.url, NULL, &text, err);
-    if (code == LAM_OK && (code = lam_seed_parse(text.data, text.len, *trust, out, &why)) != LAM_OK) LAM_RAISE(err, code, "%.200s: %.300s", t->reference.url, why.message);
+    if (code == LAM_OK && (code = lam_seed_parse(text.data, text.len, *trust, out, &why)) != LAM_OK)
+        LAM_RAISE(err, code, "%.200s: %.300s", t->reference.url, why.message);
     lam_str_release(&text);
     return code;
 }
 
 /* What is known of one model of a seed stands under "URL NAME" in known_roots: the URL alone is the index's. */
-static lam_code pull_of_seed(struct pull *p, const struct lam_seed *seed, const char *reference, const char *item, const char *name, lam_error *err)
+static lam_code pull_of_seed(struct pull *p, const struct lam_seed *seed, const char *reference, const char *item, const char *name,
+                             lam_error *err)
 {
     const char *digest;
     uint64_t size;
@@ -353,13 +364,24 @@ static lam_code pull_registry(struct pull *p, const char *reference, const char 
     struct lam_str manifest = {0}, own = {0};
     char digest[LAM_DIGEST_TEXT];
     LAM_TRY(expect(p, r->url, reference, r->pin, NULL, NULL, err));
-    bool ok = lam_str_printf(&own, "%s%s%s", r->name, r->tag && strcmp(r->tag, "latest") != 0 ? ":" : "", r->tag && strcmp(r->tag, "latest") != 0 ? r->tag : "");
+    bool tagged = r->tag && strcmp(r->tag, "latest") != 0;
+    bool ok = lam_str_printf(&own, "%s%s%s", r->name, tagged ? ":" : "", tagged ? r->tag : "");
     lam_code code = ok ? lam_remote_manifest(&p->t.remote, r->tag ? r->tag : r->pin, &manifest, digest, err) : no_memory(err);
     if (code == LAM_OK) code = explain(p, r->url, '@', check_digest(p, r->url, digest, err), err);
     if (code == LAM_OK) code = pull_artifact(p, &manifest, digest, name ? name : own.data, err);
     lam_str_release(&own);
     lam_str_release(&manifest);
     return code;
+}
+
+static lam_code pull_kind(struct pull *p, const char *reference, const char *item, const char *name, lam_error *err)
+{
+    switch (p->t.reference.kind) {
+    case LAM_REFERENCE_FILE: return pull_file(p, reference, name, err);
+    case LAM_REFERENCE_SEED: return pull_seed(p, reference, item, name, err);
+    case LAM_REFERENCE_REGISTRY: break;
+    }
+    return pull_registry(p, reference, name, err);
 }
 
 static void release(struct pull *p)
@@ -383,13 +405,13 @@ lam_code lam_pull(lam_store *store, const char *reference, const char *item, con
     lam_code code = lam_exchange_open(&p.t, store, reference, options, err);
     if (code == LAM_OK && name) code = lam_name_check(name, err);
     lam_reference_kind kind = p.t.reference.kind;
-    if (code == LAM_OK && item && kind != LAM_REFERENCE_SEED) code = LAM_RAISE(err, LAM_E_ARGUMENT, "%.200s is no seed, which has several models to choose from", reference);
-    if (code == LAM_OK && p.t.o->n_sources && kind != LAM_REFERENCE_FILE) code = LAM_RAISE(err, LAM_E_ARGUMENT, "more sources can be given for an .slm by its URL alone");
+    if (code == LAM_OK && item && kind != LAM_REFERENCE_SEED)
+        code = LAM_RAISE(err, LAM_E_ARGUMENT, "%.200s is no seed, which has several models to choose from", reference);
+    if (code == LAM_OK && p.t.o->n_sources && kind != LAM_REFERENCE_FILE)
+        code = LAM_RAISE(err, LAM_E_ARGUMENT, "more sources can be given for an .slm by its URL alone");
     if (code == LAM_OK) code = lam_work_open(store, &p.work, err);
     if (code == LAM_OK) code = lam_store_path(store, LAM_STORE_PARTIAL, &p.partial, err);
-    if (code == LAM_OK)
-        code = kind == LAM_REFERENCE_FILE ? pull_file(&p, reference, name, err) : kind == LAM_REFERENCE_SEED ? pull_seed(&p, reference, item, name, err)
-             : pull_registry(&p, reference, name, err);
+    if (code == LAM_OK) code = pull_kind(&p, reference, item, name, err);
     release(&p);
     return code;
 }
@@ -407,7 +429,8 @@ lam_code lam_seed_list(const char *reference, const lam_transfer_options *option
     if (code == LAM_OK && t.reference.kind != LAM_REFERENCE_SEED) code = LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s is no seed", reference);
     if (code == LAM_OK) code = read_seed(&t, &trust, &seed, err);
     if (code == LAM_OK) {
-        json_t *out = json_pack("{s:s,s:O,s:s+}", "default", seed.first, "models", (json_t *)seed.models, "standing", seed.seal.name ? "signed by " : "unsigned",
+        json_t *out = json_pack("{s:s,s:O,s:s+}", "default", seed.first, "models", (json_t *)seed.models, "standing",
+                                seed.seal.name ? "signed by " : "unsigned",
                                 seed.seal.name ? seed.seal.name : "");
         code = out ? lam_json_canonical(out, &text, err) : no_memory(err);
         json_decref(out);

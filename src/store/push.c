@@ -51,7 +51,8 @@ static lam_code push_blob(struct push *p, const struct lam_descriptor *d, lam_er
     lam_code code = lam_map_file(path, &file, err);
     lam_free(path);
     if (code != LAM_OK) return code;
-    code = lam_remote_upload(&p->t.remote, d->digest, file.data ? file.data : (const uint8_t *)"", file.size, &skipped, &sent, tell, p, err);
+    code = lam_remote_upload(&p->t.remote, d->digest, file.data ? file.data : (const uint8_t *)"", file.size, &skipped, &sent, tell,
+                             p, err);
     lam_unmap_file(&file);
     p->done += d->size;
     p->out->moved += sent;
@@ -66,7 +67,9 @@ static lam_code push_manifest(struct push *p, lam_error *err)
     const struct lam_reference *r = &p->t.reference;
     struct lam_str text = {0};
     lam_code code = lam_blob_read(p->t.store, p->artifact.digest, p->artifact.size, &text, err);
-    if (code == LAM_OK) code = lam_remote_put_manifest(&p->t.remote, r->tag ? r->tag : p->artifact.digest, text.data, text.len, p->artifact.digest, err);
+    if (code == LAM_OK)
+        code = lam_remote_put_manifest(&p->t.remote, r->tag ? r->tag : p->artifact.digest, text.data, text.len, p->artifact.digest,
+                                       err);
     lam_str_release(&text);
     return code;
 }
@@ -75,7 +78,8 @@ static lam_code push(struct push *p, const char *reference, lam_error *err)
 {
     char digest[LAM_DIGEST_TEXT];
     const struct lam_reference *to = &p->t.reference;
-    if (to->kind != LAM_REFERENCE_REGISTRY) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: a push goes to a registry (oci://HOST/NAME:TAG)", to->url);
+    if (to->kind != LAM_REFERENCE_REGISTRY)
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: a push goes to a registry (oci://HOST/NAME:TAG)", to->url);
     p->t.remote.push = true;
     LAM_TRY(lam_store_resolve(p->t.store, reference, digest, err));
     LAM_TRY(lam_artifact_open(p->t.store, digest, UINT64_MAX, &p->artifact, err));
@@ -83,13 +87,15 @@ static lam_code push(struct push *p, const char *reference, lam_error *err)
     strcpy(p->out->digest, digest);
     strcpy(p->out->root, digest);
     snprintf(p->out->name, sizeof p->out->name, "%.131s", to->url);
-    if (to->pin[0] && strcmp(to->pin, digest) != 0) return LAM_RAISE(err, LAM_E_ROOT, "%.100s is %s, the reference says %s", reference, digest, to->pin);
+    if (to->pin[0] && strcmp(to->pin, digest) != 0)
+        return LAM_RAISE(err, LAM_E_ROOT, "%.100s is %s, the reference says %s", reference, digest, to->pin);
     LAM_TRY(hold_blobs(p, err));
     for (size_t i = 0; i <= p->artifact.n_layers; i++) LAM_TRY(push_blob(p, blob_of(p, i), err));
     return push_manifest(p, err);
 }
 
-lam_code lam_push(lam_store *store, const char *reference, const char *to, const lam_transfer_options *options, lam_transfer_report *out,
+lam_code lam_push(lam_store *store, const char *reference, const char *to, const lam_transfer_options *options,
+                  lam_transfer_report *out,
                   lam_error *err)
 {
     struct push p = {.out = out, .artifact = {.kind = LAM_STORE_FOREIGN}};

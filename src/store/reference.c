@@ -49,7 +49,8 @@ char *lam_url_join(const char *base, const char *path)
 
 static lam_code take_pin(const char *pin, const char *text, struct lam_reference *out, lam_error *err)
 {
-    if (!lam_is_digest(pin)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.100s\" is no digest; \"sha256:\" and 64 hexadecimal digits in small letters are one", text, pin);
+    if (!lam_is_digest(pin))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.100s\" is no digest; \"sha256:\" and 64 hexadecimal digits in small letters are one", text, pin);
     memcpy(out->pin, pin, LAM_DIGEST_TEXT);
     return LAM_OK;
 }
@@ -66,10 +67,12 @@ static lam_code parse_url(const char *text, struct lam_reference *out, lam_error
     const char *hash = strchr(text, '#'), *host = strstr(text, "://") + 3;
     size_t len = hash ? (size_t)(hash - text) : strlen(text), n = strcspn(host, "/?#");
     if (n == 0) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: no host", text);
-    if (memchr(host, '@', n)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.*s…: a user's name does not belong into a URL, which is shown and recorded; give it with --user", (int)(host - text), text);
+    if (memchr(host, '@', n))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.*s…: a user's name does not belong into a URL, which is shown and recorded; give it with --user", (int)(host - text), text);
     if (hash) LAM_TRY(take_pin(hash + 1, text, out, err));
     struct lam_str url = {0};
-    if (!lam_str_append(&url, text, len) || (url.data[len - 1] == '/' && !lam_str_puts(&url, SEED_FILE)) || (!host[n] && !lam_str_puts(&url, "/" SEED_FILE))) {
+    if (!lam_str_append(&url, text, len) || (url.data[len - 1] == '/' && !lam_str_puts(&url, SEED_FILE)) ||
+        (!host[n] && !lam_str_puts(&url, "/" SEED_FILE))) {
         lam_str_release(&url);
         return no_memory(err);
     }
@@ -78,7 +81,8 @@ static lam_code parse_url(const char *text, struct lam_reference *out, lam_error
     return LAM_OK;
 }
 
-/* The distribution specification's grammar of names: parts of small letters and digits, with one of . _ __ or - (any number) between them. */
+/* The distribution specification's grammar of names: parts of small letters and digits, with one of . _ __ or - (any number) between
+ * them. */
 static bool is_repository(const char *c)
 {
     for (bool first = true;; first = false) {
@@ -113,7 +117,8 @@ static lam_code parse_registry(const char *text, bool plain_http, struct lam_ref
 {
     const char *host = begins(text, "oci://") ? text + 6 : text, *slash = strchr(host, '/'), *at = strchr(host, '@');
     struct lam_str url = {0}, server = {0};
-    if (!slash || slash == host) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: a registry's reference is oci://HOST/NAME[:TAG][@sha256:…]", text);
+    if (!slash || slash == host)
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: a registry's reference is oci://HOST/NAME[:TAG][@sha256:…]", text);
     if (at && at < slash) return LAM_RAISE(err, LAM_E_ARGUMENT, "a user's name does not belong into a reference; give it with --user");
     if (at) LAM_TRY(take_pin(at + 1, text, out, err));
     size_t end = at ? (size_t)(at - slash) : strlen(slash), name = 0;
@@ -123,7 +128,8 @@ static lam_code parse_registry(const char *text, bool plain_http, struct lam_ref
     if (name < end) out->tag = lam_strndup(slash + name + 1, end - name - 1);
     else if (!at) out->tag = lam_strdup(DEFAULT_TAG);
     if (!out->host || !out->name || ((name < end || !at) && !out->tag)) return no_memory(err);
-    if (!is_repository(out->name)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.100s\" is no repository's name: small letters, digits, and . _ - / between them", text, out->name);
+    if (!is_repository(out->name))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.100s\" is no repository's name: small letters, digits, and . _ - / between them", text, out->name);
     if (out->tag && !is_tag(out->tag)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: \"%.130s\" is no tag", text, out->tag);
     const char *machine = strcmp(out->host, "docker.io") == 0 ? "registry-1.docker.io" : out->host; /* the one name that is no machine's */
     bool ok = lam_str_printf(&server, "%s://%s", plain_http || is_local(out->host) ? "http" : "https", machine);
@@ -138,7 +144,8 @@ lam_code lam_reference_parse(const char *text, bool plain_http, struct lam_refer
 {
     *out = (struct lam_reference){.kind = LAM_REFERENCE_FILE};
     if (!is_visible(text)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: a reference is of visible ASCII characters", text);
-    if (!lam_reference_is_remote(text)) return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: neither a URL nor a registry's reference (oci://HOST/NAME:TAG)", text);
+    if (!lam_reference_is_remote(text))
+        return LAM_RAISE(err, LAM_E_ARGUMENT, "%.300s: neither a URL nor a registry's reference (oci://HOST/NAME:TAG)", text);
     lam_code code = is_http(text) ? parse_url(text, out, err) : parse_registry(text, plain_http, out, err);
     if (code != LAM_OK) lam_reference_release(out);
     return code;

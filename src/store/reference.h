@@ -24,10 +24,10 @@ struct lam_reference {
     char *name, *tag;          /* owned: "group/model", "latest" if none was given; tag is NULL with a pin alone */
 };
 
-/* http://… and https://…: a file, or a seed if the path ends in "/" (then seed.json is meant) or .json; a digest may follow '#'. oci://HOST/NAME, or
- * HOST/NAME where HOST has a dot or a port, or is localhost: a registry; :TAG and @sha256:… may follow. Registries are spoken to by https,
- * but by http with plain_http and on this machine itself (localhost, 127.0.0.1, [::1]). LAM_E_ARGUMENT says what is wrong; a user's name in
- * a URL is refused, since a URL is recorded and shown. */
+/* http://… and https://…: a file, or a seed if the path ends in "/" (then seed.json is meant) or .json; a digest may follow '#'.
+ * oci://HOST/NAME, or HOST/NAME where HOST has a dot or a port, or is localhost: a registry; :TAG and @sha256:… may follow. Registries
+ * are spoken to by https, but by http with plain_http and on this machine itself (localhost, 127.0.0.1, [::1]). LAM_E_ARGUMENT says
+ * what is wrong; a user's name in a URL is refused, since a URL is recorded and shown. */
 lam_code lam_reference_parse(const char *text, bool plain_http, struct lam_reference *out, lam_error *err);
 void lam_reference_release(struct lam_reference *r);
 

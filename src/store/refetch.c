@@ -16,8 +16,8 @@ struct refetching {
     uint64_t n_bytes;
 };
 
-/* The registry's reference that a blob's URL belongs to, for its login: "https://HOST/v2/NAME/blobs/…" → "oci://HOST/NAME". A copy of the URL
- * itself for other URLs; NULL when memory is lacking. */
+/* The registry's reference that a blob's URL belongs to, for its login: "https://HOST/v2/NAME/blobs/…" → "oci://HOST/NAME". A copy of
+ * the URL itself for other URLs; NULL when memory is lacking. */
 static char *reference_of(const char *url)
 {
     const char *host = strstr(url, "://") + 3, *v2 = strstr(host, "/v2/"), *blobs = v2 ? strstr(v2, "/blobs/sha256:") : NULL;
@@ -28,7 +28,8 @@ static char *reference_of(const char *url)
     return s.data;
 }
 
-static lam_code fetch_from(lam_store *store, const char *url, const char *damaged, const uint8_t root[32], const lam_transfer_options *options, char **path,
+static lam_code fetch_from(lam_store *store, const char *url, const char *damaged, const uint8_t root[32],
+                           const lam_transfer_options *options, char **path,
                            uint64_t *n_bytes, lam_error *err)
 {
     struct lam_exchange t = {0};
@@ -47,7 +48,8 @@ static lam_code fetch_from(lam_store *store, const char *url, const char *damage
 }
 
 /* From one URL of a list, a line each, after the other. */
-static lam_code fetch_from_any(lam_store *store, char *urls, const char *damaged, const uint8_t root[32], const lam_transfer_options *options, char **path,
+static lam_code fetch_from_any(lam_store *store, char *urls, const char *damaged, const uint8_t root[32],
+                               const lam_transfer_options *options, char **path,
                                uint64_t *n_bytes, lam_error *err)
 {
     lam_code code = LAM_RAISE(err, LAM_E_NOT_FOUND, "%s: it is not known where it came from", damaged);
@@ -60,7 +62,8 @@ static lam_code fetch_from_any(lam_store *store, char *urls, const char *damaged
 }
 
 /* A lam_repair_source's fetch. Which pieces are bad is found again on the way, in the copy that is put right. */
-static lam_code refetch(void *context, struct lam_store *store, const struct lam_reached *blob, const struct lam_bad_pieces *bad, struct lam_work *w,
+static lam_code refetch(void *context, struct lam_store *store, const struct lam_reached *blob, const struct lam_bad_pieces *bad,
+                        struct lam_work *w,
                         char **path, lam_error *err)
 {
     struct refetching *r = context;
@@ -79,7 +82,8 @@ static lam_code refetch(void *context, struct lam_store *store, const struct lam
     return code;
 }
 
-lam_code lam_pull_fsck(lam_store *store, const lam_transfer_options *options, lam_fault_list *found, lam_fault_list *left, uint64_t *n_bytes,
+lam_code lam_pull_fsck(lam_store *store, const lam_transfer_options *options, lam_fault_list *found, lam_fault_list *left,
+                       uint64_t *n_bytes,
                        lam_error *err)
 {
     struct refetching r = {.options = options};

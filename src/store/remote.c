@@ -52,7 +52,8 @@ void lam_remote_release(struct lam_remote *r)
 
 static lam_code use_basic(struct lam_remote *r, lam_error *err)
 {
-    if (!r->user.len) return LAM_RAISE(err, LAM_E_LOGIN, "%s wants a login: --user NAME:PASSWORD, or docker login", r->server ? r->host : r->index);
+    if (!r->user.len)
+        return LAM_RAISE(err, LAM_E_LOGIN, "%s wants a login: --user NAME:PASSWORD, or docker login", r->server ? r->host : r->index);
     bool ok = lam_str_puts(&r->authorization, "Authorization: Basic ") && lam_base64(r->user.data, r->user.len, &r->authorization);
     return ok ? LAM_OK : no_memory(err);
 }
@@ -67,7 +68,8 @@ static lam_code fetch_token(struct lam_remote *r, const struct lam_challenge *c,
     struct lam_http_request q = {.url = url.data, .user = r->user.len ? r->user.data : NULL, .buffer = answer, .room = MOST_ANSWER};
     if (code == LAM_OK) code = lam_http_do(r->http, &q, r->tick, r->tick_context, err);
     if (code == LAM_OK && q.answer.status != 200)
-        code = LAM_RAISE(err, LAM_E_LOGIN, "%.200s: the token server answers %ld%s", url.data, q.answer.status, r->user.len ? "" : "; nobody is logged in (--user, or docker login)");
+        code = LAM_RAISE(err, LAM_E_LOGIN, "%.200s: the token server answers %ld%s", url.data, q.answer.status,
+                         r->user.len ? "" : "; nobody is logged in (--user, or docker login)");
     if (code == LAM_OK) code = lam_token_parse((const char *)answer, q.got, &token, err);
     if (code == LAM_OK && !lam_str_printf(&r->authorization, "Authorization: Bearer %s", token.data)) code = no_memory(err);
     lam_str_release(&token);
@@ -115,7 +117,9 @@ lam_code lam_remote_do(struct lam_remote *r, struct lam_http_request *q, lam_err
         q->got = 0;
         LAM_TRY(lam_http_do(r->http, q, r->tick, r->tick_context, err));
         if (q->answer.status != 401) break;
-        if (attempt || !own) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server %s", q->url, r->user.len ? "does not take the login" : "wants a login: --user NAME:PASSWORD");
+        if (attempt || !own)
+            return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: the server %s", q->url,
+                             r->user.len ? "does not take the login" : "wants a login: --user NAME:PASSWORD");
         LAM_TRY(log_in(r, &q->answer, err));
     }
     if (q->answer.status == 403) return LAM_RAISE(err, LAM_E_LOGIN, "%.300s: this user may not (403)", q->url);
@@ -147,7 +151,8 @@ static lam_code get_into(struct lam_remote *r, const char *url, const char *acce
     return lam_str_append(out, buffer, q.got) ? LAM_OK : no_memory(err);
 }
 
-static lam_code get(struct lam_remote *r, const char *url, const char *accept, struct lam_str *out, struct lam_http_answer *answer, lam_error *err)
+static lam_code get(struct lam_remote *r, const char *url, const char *accept, struct lam_str *out, struct lam_http_answer *answer,
+                    lam_error *err)
 {
     uint8_t *buffer = lam_alloc((size_t)LAM_STORE_SMALL_MAX, 1);
     if (!buffer) return no_memory(err);
@@ -183,7 +188,8 @@ lam_code lam_remote_blob(struct lam_remote *r, const char *digest, uint64_t size
     return code;
 }
 
-lam_code lam_remote_manifest(struct lam_remote *r, const char *reference, struct lam_str *out, char digest[LAM_DIGEST_TEXT], lam_error *err)
+lam_code lam_remote_manifest(struct lam_remote *r, const char *reference, struct lam_str *out, char digest[LAM_DIGEST_TEXT],
+                             lam_error *err)
 {
     struct lam_http_answer answer;
     struct lam_str url = {0};
@@ -192,7 +198,8 @@ lam_code lam_remote_manifest(struct lam_remote *r, const char *reference, struct
     if (code == LAM_OK) {
         digest_of(out, digest);
         const char *stated = strncmp(reference, "sha256:", 7) == 0 ? reference : answer.digest;
-        if (*stated && strcmp(stated, digest) != 0) code = LAM_RAISE(err, LAM_E_DIGEST, "%.300s: the manifest hashes to %s, it must be %.80s", url.data, digest, stated);
+        if (*stated && strcmp(stated, digest) != 0)
+            code = LAM_RAISE(err, LAM_E_DIGEST, "%.300s: the manifest hashes to %s, it must be %.80s", url.data, digest, stated);
     }
     lam_str_release(&url);
     return code;

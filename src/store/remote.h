@@ -34,13 +34,15 @@ lam_code lam_remote_get(struct lam_remote *r, const char *url, const char *accep
 /* A small blob, held to its digest and size (UINT64_MAX: any). LAM_E_DIGEST, LAM_E_HTTP_LENGTH. */
 lam_code lam_remote_blob(struct lam_remote *r, const char *digest, uint64_t size, struct lam_str *out, lam_error *err);
 /* The manifest of a tag or digest in a registry → its text and digest. */
-lam_code lam_remote_manifest(struct lam_remote *r, const char *reference, struct lam_str *out, char digest[LAM_DIGEST_TEXT], lam_error *err);
+lam_code lam_remote_manifest(struct lam_remote *r, const char *reference, struct lam_str *out, char digest[LAM_DIGEST_TEXT],
+                             lam_error *err);
 
-/* Puts bytes[size] into the registry, unless it has the blob already (*skipped). A connection that breaks is taken up where the registry
- * says that it broke. *sent: bytes that went out. tell(context, bytes) is told how far it is; false stops. */
+/* Puts bytes[size] into the registry, unless it has the blob already (*skipped). A connection that breaks is taken up where the
+ * registry says that it broke. *sent: bytes that went out. tell(context, bytes) is told how far it is; false stops. */
 lam_code lam_remote_upload(struct lam_remote *r, const char *digest, const uint8_t *bytes, size_t size, bool *skipped, uint64_t *sent,
                            bool (*tell)(void *context, uint64_t done), void *context, lam_error *err);
 /* Puts a manifest under a tag or digest; the registry's digest of it must be this one. */
-lam_code lam_remote_put_manifest(struct lam_remote *r, const char *reference, const char *text, size_t len, const char *digest, lam_error *err);
+lam_code lam_remote_put_manifest(struct lam_remote *r, const char *reference, const char *text, size_t len, const char *digest,
+                                 lam_error *err);
 
 #endif

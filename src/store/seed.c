@@ -32,9 +32,11 @@ static lam_code check_file(const json_t *file, const char *model, lam_error *err
     const json_t *size = json_object_get(file, "size");
     if (!digest || !lam_is_digest(digest) || (json_object_get(file, "file_root") && (!root || !lam_is_digest(root))))
         return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: a file's digest or file_root is none", model);
-    if (!path || strncmp(path, LAM_STORE_BLOBS "/", strlen(LAM_STORE_BLOBS) + 1) != 0 || strcmp(path + strlen(LAM_STORE_BLOBS) + 1, digest + 7) != 0)
+    if (!path || strncmp(path, LAM_STORE_BLOBS "/", strlen(LAM_STORE_BLOBS) + 1) != 0 ||
+        strcmp(path + strlen(LAM_STORE_BLOBS) + 1, digest + 7) != 0)
         return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: the path of %s is not that of its digest", model, digest);
-    if (!json_is_integer(size) || json_integer_value(size) < 0) return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: %s has no size", model, digest);
+    if (!json_is_integer(size) || json_integer_value(size) < 0)
+        return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: %s has no size", model, digest);
     return LAM_OK;
 }
 
@@ -48,7 +50,8 @@ static lam_code check_model(const char *name, const json_t *model, lam_error *er
     if (!text_of(model, "kind") || !text_of(model, "id") || !lam_is_digest(text_of(model, "id")))
         return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: kind or id is none", name);
     LAM_TRY(check_file(json_object_get(model, "manifest"), name, err));
-    if (!json_is_array(files) || json_array_size(files) > LAM_ARTIFACT_MAX_LAYERS + 1) return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: files is no list", name);
+    if (!json_is_array(files) || json_array_size(files) > LAM_ARTIFACT_MAX_LAYERS + 1)
+        return LAM_RAISE(err, LAM_E_FORMAT, "seed: %.100s: files is no list", name);
     json_array_foreach(files, i, file) LAM_TRY(check_file(file, name, err));
     return LAM_OK;
 }
@@ -68,7 +71,8 @@ static lam_code check_statement(struct lam_seed *s, lam_error *err)
     if (!json_is_object(s->models) || json_object_size(s->models) > MOST_MODELS)
         return LAM_RAISE(err, LAM_E_FORMAT, "seed: models must be an object of at most %d", MOST_MODELS);
     json_object_foreach((json_t *)s->models, name, model) LAM_TRY(check_model(name, model, err));
-    if (!s->first || !json_object_get(s->models, s->first)) return LAM_RAISE(err, LAM_E_FORMAT, "seed: the default is none of the models");
+    if (!s->first || !json_object_get(s->models, s->first))
+        return LAM_RAISE(err, LAM_E_FORMAT, "seed: the default is none of the models");
     return LAM_OK;
 }
 
@@ -115,7 +119,8 @@ struct making {
 
 static json_t *file_json(const struct lam_descriptor *d)
 {
-    json_t *file = json_pack("{s:s+,s:s,s:I}", "path", LAM_STORE_BLOBS "/", d->digest + 7, "digest", d->digest, "size", (json_int_t)d->size);
+    json_t *file = json_pack("{s:s+,s:s,s:I}", "path", LAM_STORE_BLOBS "/", d->digest + 7, "digest", d->digest, "size",
+                             (json_int_t)d->size);
     return lam_json_whole(file, file && d->file_root ? json_object_set_new(file, "file_root", json_string(d->file_root)) : !file);
 }
 
@@ -152,11 +157,13 @@ static lam_code add_model(const struct making *m, const char *name, lam_error *e
     LAM_TRY(lam_artifact_open(m->store, digest, UINT64_MAX, &a, err));
     struct lam_descriptor manifest = {.media_type = LAM_TYPE_MANIFEST, .digest = a.digest, .size = a.size};
     json_t *files = json_array();
-    lam_code code = a.kind == LAM_STORE_FOREIGN ? LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "%.100s is nothing that Lamina runs", name) : LAM_OK;
+    lam_code code = a.kind == LAM_STORE_FOREIGN ? LAM_RAISE(err, LAM_E_STORE_ARTIFACT, "%.100s is nothing that Lamina runs",
+                                                            name) : LAM_OK;
     if (code == LAM_OK) code = put_blob(m, &manifest, err);
     if (code == LAM_OK) code = files ? add_files(m, &a, files, err) : no_memory(err);
     if (code == LAM_OK) {
-        json_t *model = json_pack("{s:s,s:s,s:o,s:O}", "kind", lam_store_kind_name(a.kind), "id", a.id, "manifest", file_json(&manifest), "files", files);
+        json_t *model = json_pack("{s:s,s:s,s:o,s:O}", "kind", lam_store_kind_name(a.kind), "id", a.id, "manifest",
+                                  file_json(&manifest), "files", files);
         if (!model || json_object_set_new(m->models, name, model) != 0) code = no_memory(err);
     }
     json_decref(files);
@@ -203,7 +210,8 @@ static lam_code write_layout(const struct making *m, lam_error *err)
     int failed = !list;
     json_object_foreach(m->models, name, model) {
         const json_t *manifest = json_object_get(model, "manifest");
-        failed |= json_array_append_new(list, json_pack("{s:s,s:O,s:O,s:{s:s}}", "mediaType", LAM_TYPE_MANIFEST, "digest", json_object_get(manifest, "digest"),
+        failed |= json_array_append_new(list, json_pack("{s:s,s:O,s:O,s:{s:s}}", "mediaType", LAM_TYPE_MANIFEST, "digest",
+                                                        json_object_get(manifest, "digest"),
                                                         "size", json_object_get(manifest, "size"), "annotations", LAM_NOTE_NAME, name));
     }
     json_t *index = json_pack("{s:i,s:s,s:o}", "schemaVersion", 2, "mediaType", LAM_TYPE_INDEX, "manifests", list);
@@ -220,7 +228,8 @@ static lam_code finish(const struct making *m, const char *first, const char *ke
 {
     json_t *statement = json_pack("{s:s,s:s,s:O}", "type", SEED_TYPE, "default", first, "models", m->models);
     lam_code code = statement ? LAM_OK : no_memory(err);
-    if (code == LAM_OK && !json_object_get(m->models, first)) code = LAM_RAISE(err, LAM_E_NOT_FOUND, "the default, %.100s, is not among the seed's models", first);
+    if (code == LAM_OK && !json_object_get(m->models, first))
+        code = LAM_RAISE(err, LAM_E_NOT_FOUND, "the default, %.100s, is not among the seed's models", first);
     if (code == LAM_OK) code = lam_sealed_make(statement, "seed", key, text, err);
     if (code == LAM_OK && m->to) code = write_layout(m, err);
     if (code == LAM_OK && m->to) code = write_text(m->to, SEED_FILE, text->data, text->len, err);
@@ -236,7 +245,8 @@ static lam_code make_folder(const char *to, lam_error *err)
     return code;
 }
 
-lam_code lam_seed_make(lam_store *store, const char *const names[], size_t n, const char *first, const char *key, const char *to, char **json,
+lam_code lam_seed_make(lam_store *store, const char *const names[], size_t n, const char *first, const char *key, const char *to,
+                       char **json,
                        lam_error *err)
 {
     struct making m = {.store = store, .to = to, .models = json_object()};

@@ -15,7 +15,8 @@ struct lam_seed {
     struct lam_seal seal;
 };
 
-/* text[len], with everything in it checked. LAM_E_FORMAT, LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_DIGEST, LAM_E_SIGNATURE, LAM_E_NO_MEMORY. */
+/* text[len], with everything in it checked. LAM_E_FORMAT, LAM_E_UNKNOWN_FIELD, LAM_E_VERSION, LAM_E_DIGEST, LAM_E_SIGNATURE,
+ * LAM_E_NO_MEMORY. */
 lam_code lam_seed_parse(const char *text, size_t len, const lam_trust *trust, struct lam_seed *out, lam_error *err);
 void lam_seed_release(struct lam_seed *s);
 

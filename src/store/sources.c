@@ -76,7 +76,8 @@ static lam_code begin(struct fetch *f, struct slot *t, struct lam_source *source
     t->source = source;
     t->had = got;
     t->begun = now;
-    t->request = (struct lam_http_request){.url = source->url, .user = source->user, .headers = {source->authorization}, .from = range->from + got,
+    t->request = (struct lam_http_request){.url = source->url, .user = source->user, .headers = {source->authorization},
+                                           .from = range->from + got,
                                            .bytes = range->bytes - got, .buffer = t->buffer, .room = range->bytes, .got = got,
                                            .etag = source->etag[0] ? source->etag : NULL, .total = f->s->total, .owner = t};
     LAM_TRY(lam_http_start(f->s->http, &t->request, err));
@@ -111,7 +112,8 @@ static lam_code begin_all(struct fetch *f, lam_error *err)
 static bool may_pass(const struct lam_http_request *r)
 {
     long status = r->answer.status;
-    return r->code == LAM_OK || r->code == LAM_E_NETWORK || (r->code == LAM_E_HTTP && (status >= 500 || status == 429 || status == 408));
+    return r->code == LAM_OK || r->code == LAM_E_NETWORK || (r->code == LAM_E_HTTP &&
+                                                             (status >= 500 || status == 429 || status == 408));
 }
 
 /* Connections of one source break together: what began before the last failure does not count again. */
@@ -197,7 +199,8 @@ static lam_code take_done(struct fetch *f, struct lam_http_request *r, lam_error
     const struct lam_range *range = &f->ranges[t->range];
     if (r->code == LAM_OK && r->got == range->bytes) return take_range(f, t, err);
     if (r->code == LAM_OK && r->total < range->from + range->bytes)
-        r->code = LAM_RAISE(&r->why, LAM_E_HTTP_LENGTH, "the server's file has %" PRIu64 " bytes, %" PRIu64 " are needed", r->total, range->from + range->bytes);
+        r->code = LAM_RAISE(&r->why, LAM_E_HTTP_LENGTH, "the server's file has %" PRIu64 " bytes, %" PRIu64 " are needed", r->total,
+                            range->from + range->bytes);
     return take_failure(f, t, err);
 }
 
@@ -222,7 +225,8 @@ static lam_code run(struct fetch *f, lam_error *err)
     return LAM_OK;
 }
 
-lam_code lam_sources_fetch(struct lam_sources *s, const struct lam_range *ranges, size_t n, lam_range_fn accept, void *context, lam_error *err)
+lam_code lam_sources_fetch(struct lam_sources *s, const struct lam_range *ranges, size_t n, lam_range_fn accept, void *context,
+                           lam_error *err)
 {
     struct fetch *f = lam_alloc(1, sizeof *f);
     if (!f) return LAM_RAISE(err, LAM_E_NO_MEMORY, "fetch");

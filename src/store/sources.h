@@ -1,6 +1,6 @@
-/* Ranges of one file from several servers at once, and which of them can be relied on. A connection that breaks is taken up again where it
- * broke. A server that sends what it must not is not used again: at once if its answer's head shows it, after LAM_MOST_FAULTS ranges
- * whose bytes were found wrong. Every such thing is said, with the server's name. */
+/* Ranges of one file from several servers at once, and which of them can be relied on. A connection that breaks is taken up again
+ * where it broke. A server that sends what it must not is not used again: at once if its answer's head shows it, after LAM_MOST_FAULTS
+ * ranges whose bytes were found wrong. Every such thing is said, with the server's name. */
 #ifndef LAM_STORE_SOURCES_H
 #define LAM_STORE_SOURCES_H
 
@@ -55,8 +55,10 @@ typedef lam_code (*lam_range_fn)(void *context, size_t index, const uint8_t *byt
 
 /* What no source is to blame for: LAM_E_NO_MEMORY, LAM_E_IO, LAM_E_NO_SPACE, LAM_E_CANCELLED. */
 bool lam_sources_blameless(lam_code code);
-/* Fetches all of ranges[n]. LAM_E_CANCELLED; LAM_E_NO_MEMORY; what accept returned; if no source is left, why the last one was given up. */
-lam_code lam_sources_fetch(struct lam_sources *s, const struct lam_range *ranges, size_t n, lam_range_fn accept, void *context, lam_error *err);
+/* Fetches all of ranges[n]. LAM_E_CANCELLED; LAM_E_NO_MEMORY; what accept returned; if no source is left, why the last one was given
+ * up. */
+lam_code lam_sources_fetch(struct lam_sources *s, const struct lam_range *ranges, size_t n, lam_range_fn accept, void *context,
+                           lam_error *err);
 void lam_sources_say(const struct lam_sources *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

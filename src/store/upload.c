@@ -35,7 +35,8 @@ static lam_code no_memory(lam_error *err) { return LAM_RAISE(err, LAM_E_NO_MEMOR
 static lam_code refused(const struct lam_http_request *q, const char *what, lam_error *err)
 {
     lam_code code = q->answer.status >= 500 || q->answer.status == 429 ? LAM_E_HTTP : LAM_E_REGISTRY;
-    return LAM_RAISE(err, code, "%.200s: the registry answers %ld to %s: %.*s", q->url, q->answer.status, what, (int)(q->got < 150 ? q->got : 150), (const char *)q->buffer);
+    return LAM_RAISE(err, code, "%.200s: the registry answers %ld to %s: %.*s", q->url, q->answer.status, what,
+                     (int)(q->got < 150 ? q->got : 150), (const char *)q->buffer);
 }
 
 static lam_code ask(struct upload *u, struct lam_http_request *q, lam_error *err)
@@ -69,7 +70,8 @@ static lam_code has_blob(struct upload *u, bool *has, lam_error *err)
     if (code == LAM_OK && q.answer.status != 200 && q.answer.status != 404) code = refused(&q, "the question for a blob", err);
     if (code == LAM_OK) *has = q.answer.status == 200;
     if (code == LAM_OK && *has && q.answer.has_length && q.answer.length != u->size)
-        code = LAM_RAISE(err, LAM_E_REGISTRY, "%.300s: the registry has %" PRIu64 " bytes of it, it has %zu", url, q.answer.length, u->size);
+        code = LAM_RAISE(err, LAM_E_REGISTRY, "%.300s: the registry has %" PRIu64 " bytes of it, it has %zu", url, q.answer.length,
+                         u->size);
     lam_free(url);
     return code;
 }
@@ -111,7 +113,8 @@ static lam_code send_chunk(struct upload *u, lam_error *err)
     lam_code code = ask(u, &q, err);
     u->current = NULL;
     if (code != LAM_OK) return code;
-    if (q.answer.status == 416) return LAM_RAISE(err, LAM_E_HTTP_RANGE, "%.200s: the registry does not go on at byte %zu", u->url, u->at);
+    if (q.answer.status == 416)
+        return LAM_RAISE(err, LAM_E_HTTP_RANGE, "%.200s: the registry does not go on at byte %zu", u->url, u->at);
     if (q.answer.status != 202) return refused(&q, "bytes", err);
     LAM_TRY(follow(u, &q, err));
     u->at += n;
@@ -134,7 +137,8 @@ static lam_code close_upload(struct upload *u, lam_error *err)
 {
     struct lam_str url = {0};
     if (!lam_str_printf(&url, "%s%cdigest=%s", u->url, strchr(u->url, '?') ? '&' : '?', u->digest)) return no_memory(err);
-    struct lam_http_request q = {.method = "PUT", .url = url.data, .headers = {"Content-Type: application/octet-stream"}, .body = u->bytes};
+    struct lam_http_request q = {.method = "PUT", .url = url.data, .headers = {"Content-Type: application/octet-stream"},
+                                 .body = u->bytes};
     lam_code code = ask(u, &q, err);
     if (code == LAM_OK && q.answer.status != 201) code = refused(&q, "the end of an upload", err);
     if (code == LAM_OK && q.answer.digest[0] && strcmp(q.answer.digest, u->digest) != 0)
@@ -211,12 +215,14 @@ lam_code lam_remote_upload(struct lam_remote *r, const char *digest, const uint8
     return code;
 }
 
-lam_code lam_remote_put_manifest(struct lam_remote *r, const char *reference, const char *text, size_t len, const char *digest, lam_error *err)
+lam_code lam_remote_put_manifest(struct lam_remote *r, const char *reference, const char *text, size_t len, const char *digest,
+                                 lam_error *err)
 {
     struct lam_str url = {0};
     uint8_t answer[4096];
     lam_code code = lam_str_printf(&url, "%s/v2/%s/manifests/%s", r->server, r->repository, reference) ? LAM_OK : no_memory(err);
-    struct lam_http_request q = {.method = "PUT", .url = url.data, .headers = {"Content-Type: " LAM_TYPE_MANIFEST}, .body = (const uint8_t *)text,
+    struct lam_http_request q = {.method = "PUT", .url = url.data, .headers = {"Content-Type: " LAM_TYPE_MANIFEST},
+                                 .body = (const uint8_t *)text,
                                  .body_bytes = len, .buffer = answer, .room = sizeof answer};
     for (unsigned i = 0; code == LAM_OK; i++) {
         code = lam_remote_do(r, &q, err);
