@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -313,6 +314,7 @@ class Lamina:
 def run_tests(cases):
     """Runs functions with a folder each; prints what tools/run_tests.sh counts. The exit status. sys.argv: a build folder, and names of cases."""
     build, only, failed = os.path.abspath(sys.argv[1]), sys.argv[2:], 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would hand on that it is ignored
     shared = tempfile.mkdtemp(prefix="lamina-net-")
     try:
         program = os.path.join(build, "lamina")
