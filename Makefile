@@ -12,7 +12,7 @@ VERSION := 0.1.0
 NUMERIC := -std=c11 -ffp-contract=off
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-PKGS    := jansson libzstd libcrypto libpcre2-8 libutf8proc libcurl
+PKGS    := jansson libzstd libcrypto libpcre2-8 libutf8proc
 ALL_CFLAGS = $(NUMERIC) $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -Iinclude -Isrc -DLAM_VERSION='"$(VERSION)"' $(EXTRA)
 LIBS     = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 

@@ -1,9 +1,9 @@
 /* By libcurl's multi interface. */
 #include "base/alloc.h"
 #include "base/str.h"
+#include "store/curl.h"
 #include "store/http.h"
 
-#include <curl/curl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #define MOST_REDIRECTIONS 10L
 
 struct lam_http {
+    struct lam_curl curl;
     CURLM *multi;
     char *cacert; /* owned; NULL: libcurl's own */
     uint64_t limit_rate;
@@ -21,6 +22,7 @@ struct lam_http {
 };
 
 struct lam_http_transfer {
+    const struct lam_curl *curl;
     CURL *easy;
     struct curl_slist *headers;
     struct lam_http_request *request;
@@ -39,10 +41,11 @@ static char *chosen_cacert(const struct lam_http_options *o)
 lam_code lam_http_new(const struct lam_http_options *options, struct lam_http **out, lam_error *err)
 {
     *out = NULL;
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return LAM_RAISE(err, LAM_E_NETWORK, "libcurl cannot be used here");
+    struct lam_curl curl;
+    LAM_TRY(lam_curl_load(&curl, err));
     struct lam_http *h = lam_alloc(1, sizeof *h);
     if (h)
-        *h = (struct lam_http){.multi = curl_multi_init(), .cacert = chosen_cacert(options),
+        *h = (struct lam_http){.curl = curl, .multi = curl.multi_init(), .cacert = chosen_cacert(options),
                                .limit_rate = options ? options->limit_rate : 0};
     if (h && h->multi) {
         *out = h;
@@ -55,7 +58,7 @@ lam_code lam_http_new(const struct lam_http_options *options, struct lam_http **
 void lam_http_free(struct lam_http *h)
 {
     if (!h) return;
-    if (h->multi) curl_multi_cleanup(h->multi);
+    if (h->multi) h->curl.multi_cleanup(h->multi);
     lam_free(h->cacert);
     lam_free(h);
 }
@@ -120,7 +123,7 @@ static int rewind_body(void *context, curl_off_t offset, int origin)
 
 static bool add_header(struct lam_http_transfer *t, const char *line)
 {
-    struct curl_slist *longer = curl_slist_append(t->headers, line);
+    struct curl_slist *longer = t->curl->slist_append(t->headers, line);
     if (longer) t->headers = longer;
     return longer != NULL;
 }
@@ -133,9 +136,9 @@ static bool set_headers(struct lam_http_transfer *t)
     if (ok && r->bytes) {
         char range[64];
         snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, r->from, r->from + r->bytes - 1);
-        ok = curl_easy_setopt(t->easy, CURLOPT_RANGE, range) == CURLE_OK;
+        ok = t->curl->easy_setopt(t->easy, CURLOPT_RANGE, range) == CURLE_OK;
     }
-    return ok && curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
+    return ok && t->curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
 }
 
 static bool set_method(struct lam_http_transfer *t)
@@ -144,17 +147,17 @@ static bool set_method(struct lam_http_transfer *t)
     const char *method = r->method ? r->method : "GET";
     CURL *e = t->easy;
     bool ok = true;
-    if (strcmp(method, "HEAD") == 0) return curl_easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
+    if (strcmp(method, "HEAD") == 0) return t->curl->easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
     if (r->body) {
-        ok = curl_easy_setopt(e, CURLOPT_UPLOAD, 1L) == CURLE_OK && curl_easy_setopt(e, CURLOPT_READFUNCTION, give_body) == CURLE_OK &&
-             curl_easy_setopt(e, CURLOPT_READDATA, t) == CURLE_OK &&
-             curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, rewind_body) == CURLE_OK &&
-             curl_easy_setopt(e, CURLOPT_SEEKDATA, t) == CURLE_OK &&
-             curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_bytes) == CURLE_OK;
+        ok = t->curl->easy_setopt(e, CURLOPT_UPLOAD, 1L) == CURLE_OK && t->curl->easy_setopt(e, CURLOPT_READFUNCTION, give_body) == CURLE_OK &&
+             t->curl->easy_setopt(e, CURLOPT_READDATA, t) == CURLE_OK &&
+             t->curl->easy_setopt(e, CURLOPT_SEEKFUNCTION, rewind_body) == CURLE_OK &&
+             t->curl->easy_setopt(e, CURLOPT_SEEKDATA, t) == CURLE_OK &&
+             t->curl->easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_bytes) == CURLE_OK;
     } else if (strcmp(method, "POST") == 0) {
-        ok = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE, 0L) == CURLE_OK && curl_easy_setopt(e, CURLOPT_COPYPOSTFIELDS, "") == CURLE_OK;
+        ok = t->curl->easy_setopt(e, CURLOPT_POSTFIELDSIZE, 0L) == CURLE_OK && t->curl->easy_setopt(e, CURLOPT_COPYPOSTFIELDS, "") == CURLE_OK;
     }
-    return ok && (strcmp(method, "GET") == 0 || curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method) == CURLE_OK);
+    return ok && (strcmp(method, "GET") == 0 || t->curl->easy_setopt(e, CURLOPT_CUSTOMREQUEST, method) == CURLE_OK);
 }
 
 static bool set_options(const struct lam_http *h, struct lam_http_transfer *t)
@@ -162,7 +165,7 @@ static bool set_options(const struct lam_http *h, struct lam_http_transfer *t)
     const struct lam_http_request *r = t->request;
     CURL *e = t->easy;
     bool secure = strncmp(r->url, "https://", 8) == 0;
-#define SET(option, value) (curl_easy_setopt(e, option, value) == CURLE_OK)
+#define SET(option, value) (t->curl->easy_setopt(e, option, value) == CURLE_OK)
     bool ok = SET(CURLOPT_URL, r->url) && SET(CURLOPT_ERRORBUFFER, t->problem) && SET(CURLOPT_PRIVATE, t) &&
               SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PROTOCOLS_STR, "http,https") &&
               SET(CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") && SET(CURLOPT_FOLLOWLOCATION, r->body ? 0L : 1L) &&
@@ -182,8 +185,8 @@ static bool set_options(const struct lam_http *h, struct lam_http_transfer *t)
 
 static void transfer_free(struct lam_http_transfer *t)
 {
-    if (t->easy) curl_easy_cleanup(t->easy);
-    curl_slist_free_all(t->headers);
+    if (t->easy) t->curl->easy_cleanup(t->easy);
+    t->curl->slist_free_all(t->headers);
     lam_free(t);
 }
 
@@ -191,12 +194,13 @@ lam_code lam_http_start(struct lam_http *h, struct lam_http_request *r, lam_erro
 {
     struct lam_http_transfer *t = lam_alloc(1, sizeof *t);
     if (!t) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", r->url);
-    t->easy = curl_easy_init();
+    t->curl = &h->curl;
+    t->easy = h->curl.easy_init();
     t->request = r;
     r->code = LAM_OK;
     r->sent = 0;
     r->answer = (struct lam_http_answer){0};
-    if (t->easy && set_options(h, t) && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) {
+    if (t->easy && set_options(h, t) && h->curl.multi_add_handle(h->multi, t->easy) == CURLM_OK) {
         r->transfer = t;
         return LAM_OK;
     }
@@ -218,7 +222,7 @@ static void conclude(struct lam_http_transfer *t, CURLcode result)
     if (r->code != LAM_OK || result == CURLE_OK) return;
     lam_code code = is_tls(result) ? LAM_E_TLS : result == CURLE_OUT_OF_MEMORY ? LAM_E_NO_MEMORY
                   : result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL ? LAM_E_ARGUMENT : LAM_E_NETWORK;
-    r->code = LAM_RAISE(&r->why, code, "%.300s", t->problem[0] ? t->problem : curl_easy_strerror(result));
+    r->code = LAM_RAISE(&r->why, code, "%.300s", t->problem[0] ? t->problem : t->curl->easy_strerror(result));
 }
 
 static struct lam_http_request *take_aside(struct lam_http *h)
@@ -231,13 +235,13 @@ static struct lam_http_request *take_aside(struct lam_http *h)
 static struct lam_http_request *next_done(struct lam_http *h)
 {
     int left;
-    for (CURLMsg *m; (m = curl_multi_info_read(h->multi, &left)) != NULL;) {
+    for (CURLMsg *m; (m = h->curl.multi_info_read(h->multi, &left)) != NULL;) {
         struct lam_http_transfer *t;
         CURLcode result = m->data.result;
-        if (m->msg != CURLMSG_DONE || curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t) != CURLE_OK) continue;
+        if (m->msg != CURLMSG_DONE || h->curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t) != CURLE_OK) continue;
         struct lam_http_request *r = t->request;
         conclude(t, result);
-        curl_multi_remove_handle(h->multi, t->easy);
+        h->curl.multi_remove_handle(h->multi, t->easy);
         transfer_free(t);
         r->transfer = NULL;
         return r;
@@ -251,11 +255,11 @@ static struct lam_http_request *wait_for_done(struct lam_http *h, double seconds
     int running;
     struct lam_http_request *r = next_done(h);
     if (r) return r;
-    curl_multi_perform(h->multi, &running);
+    h->curl.multi_perform(h->multi, &running);
     r = next_done(h);
     if (r) return r;
-    curl_multi_poll(h->multi, NULL, 0, (int)(seconds * 1e3), NULL);
-    curl_multi_perform(h->multi, &running);
+    h->curl.multi_poll(h->multi, NULL, 0, (int)(seconds * 1e3), NULL);
+    h->curl.multi_perform(h->multi, &running);
     return next_done(h);
 }
 
@@ -273,7 +277,7 @@ void lam_http_stop(struct lam_http *h, struct lam_http_request *r)
         break;
     }
     if (!r->transfer) return;
-    curl_multi_remove_handle(h->multi, r->transfer->easy);
+    h->curl.multi_remove_handle(h->multi, r->transfer->easy);
     transfer_free(r->transfer);
     r->transfer = NULL;
 }
