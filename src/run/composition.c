@@ -250,9 +250,8 @@ static void free_variant(struct lam_variant_overlay *v)
 }
 
 /* Makes room for one more: those go that were used the longest ago, by no row of the plan that is being made. The first stays. */
-static void drop_variants(struct lam_composition *c)
+static void drop_variants(struct lam_composition *c, uint64_t plan)
 {
-    uint64_t plan = lam_forward_plans(c->base->forward);
     while (c->n_variants >= LAM_MOST_VARIANTS) {
         size_t oldest = 0;
         for (size_t i = 1; i < c->n_variants; i++)
@@ -263,9 +262,9 @@ static void drop_variants(struct lam_composition *c)
     }
 }
 
-static lam_code reserve_variant(struct lam_composition *c, lam_error *err)
+static lam_code reserve_variant(struct lam_composition *c, uint64_t plan, lam_error *err)
 {
-    drop_variants(c);
+    drop_variants(c, plan);
     if (c->n_variants < c->max_variants) return LAM_OK;
     size_t most = 2 * c->max_variants + 1;
     struct lam_variant_overlay *grown = lam_alloc(most, sizeof *grown);
@@ -277,24 +276,29 @@ static lam_code reserve_variant(struct lam_composition *c, lam_error *err)
     return LAM_OK;
 }
 
-lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, const struct lam_overlay **out, lam_error *err)
+/* plan: the one that the overlay is first used in. */
+static lam_code make_variant(struct lam_composition *c, uint64_t active, uint64_t plan, lam_error *err)
 {
-    for (size_t i = 0; i < c->n_variants; i++)
-        if (c->variants[i].active == active) {
-            c->variants[i].used = lam_forward_plans(c->base->forward);
-            *out = c->variants[i].overlay;
-            return LAM_OK;
-        }
-    LAM_TRY(reserve_variant(c, err));
+    LAM_TRY(reserve_variant(c, plan, err));
     struct lam_overlay *overlay = lam_alloc(1, sizeof *overlay);
     if (!overlay) return LAM_RAISE(err, LAM_E_NO_MEMORY, "an overlay");
     lam_code code = build_overlay(c, active, overlay, err);
-    if (code != LAM_OK) {
-        lam_free(overlay);
-        return code;
+    if (code == LAM_OK) c->variants[c->n_variants++] = (struct lam_variant_overlay){active, plan, overlay};
+    else lam_free(overlay);
+    return code;
+}
+
+lam_code lam_composition_overlay(struct lam_composition *c, uint64_t active, const struct lam_overlay **out, lam_error *err)
+{
+    uint64_t plan = lam_forward_plans(c->base->forward);
+    size_t i = 0;
+    while (i < c->n_variants && c->variants[i].active != active) i++;
+    if (i == c->n_variants) {
+        LAM_TRY(make_variant(c, active, plan, err));
+        i = c->n_variants - 1;
     }
-    c->variants[c->n_variants++] = (struct lam_variant_overlay){active, lam_forward_plans(c->base->forward), overlay};
-    *out = overlay;
+    c->variants[i].used = plan;
+    *out = c->variants[i].overlay;
     return LAM_OK;
 }
 
@@ -317,11 +321,10 @@ static lam_code take_template(struct lam_composition *c, const lam_compose_optio
 static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], const double weights[], size_t n,
                       const lam_compose_options *options, lam_error *err)
 {
-    const struct lam_overlay *overlay;
     LAM_TRY(hold_adapters(c, adapters, weights, n, options, err));
     LAM_TRY(read_owners(c, options, err));
     LAM_TRY(read_policies(c, options, err));
-    LAM_TRY(lam_composition_overlay(c, lam_composition_all_active(c), &overlay, err)); /* nobody else has c yet */
+    LAM_TRY(make_variant(c, lam_composition_all_active(c), 0, err)); /* outside the pool's lock: no plan is looked at */
     LAM_TRY(take_template(c, options, err));
     return make_identity(c, options, err);
 }
