@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* All steps up to the store; what was staged is fine. */
+/* All steps up to the store; nothing is wrong with what was staged. */
 static inline lam_code generation_stage(struct lam_generations *g, const char *digest, void *payload, void (*free_payload)(void *),
                                         struct lam_publication *p, lam_error *err)
 {
@@ -17,7 +17,6 @@ static inline lam_code generation_stage(struct lam_generations *g, const char *d
     if (code == LAM_OK) code = lam_publication_reserve(p, err);
     for (int step = LAM_PUBLICATION_CLEAR; code == LAM_OK && step < LAM_PUBLICATION_FREEZE; step++)
         code = lam_publication_step(p, (enum lam_publication_step)step, err);
-    p->staged = (struct lam_staged){.declared = "bytes", .found = "bytes", .scales = true, .layout = true, .tails = true, .finite = true};
     if (code == LAM_OK) code = lam_publication_freeze(p, digest, payload, free_payload, err);
     return code;
 }

@@ -412,9 +412,11 @@ struct real {
     lam_composition *composition;
 };
 
-static void real_open(struct real *r)
+#define RANK_7 "tests/golden/adapters/llama-gqa/rank-7" /* 7 of 16 lanes, and an odd column */
+#define DORA "tests/golden/methods/llama-gqa/dora"      /* bytes of no factor, too */
+
+static void real_open(struct real *r, const char *source)
 {
-    static const char *const source = "tests/golden/adapters/llama-gqa/rank-7"; /* 7 of 16 lanes, and an odd column */
     lam_error err;
     memset(r, 0, sizeof *r);
     fixture_import(&r->f, "tests/golden/llama-gqa/llama-gqa-q4_0.gguf", &source, 1);
@@ -434,15 +436,25 @@ static void real_close(struct real *r)
     fixture_remove(&r->f);
 }
 
-/* Bytes of A's and B's first tiles that are padding: lane 8 of the first scales, and the half of the pair behind the last of 7 columns. */
-static uint8_t *a_padding(struct lam_lora *l) { return l->a.tiles + 4 * 8; }
+/* Bytes of A's and B's first tiles that are padding: lane 8 of the first scales, lane 8 of the first values, and the half of the pair behind the
+ * last of 7 columns. */
+static uint8_t *scale_padding(struct lam_lora *l) { return l->a.tiles + 4 * 8; }
+static uint8_t *a_padding(struct lam_lora *l) { return l->a.tiles + 64 + 4 * 8; }
 static uint8_t *b_padding(struct lam_lora *l) { return l->b.tiles + 64 + 64 * 3 + 2; }
+
+/* Another matrix of the same kind. */
+static const struct lam_target *elsewhere(const struct lam_target *t)
+{
+    const struct lam_target *other = t + 1;
+    while (other->role != t->role) other++;
+    return other;
+}
 
 static void damage(struct lam_module *m, const char *id)
 {
     struct lam_lora *l = &m->lora;
 #define IS(name) (strcmp(id, name) == 0)
-    if (IS("life-02") || IS("life-09") || IS("life-53")) l->a.tiles[0] ^= 1;
+    if (IS("life-02") || IS("life-09")) l->a.tiles[0] ^= 1;
     if (IS("life-03") || IS("life-10")) l->b.tiles[64] ^= 1;
     if (IS("life-04") || IS("life-11")) l->alpha *= 2;
     if (IS("life-08")) l->rank--;
@@ -450,37 +462,75 @@ static void damage(struct lam_module *m, const char *id)
     if (IS("life-17")) l->a.rows--;
     if (IS("life-54")) l->a.quantised = false;
     if (IS("life-14")) *a_padding(l) = 1;
-    if (IS("life-15") || IS("life-55")) *b_padding(l) = 1;
+    if (IS("life-15")) *b_padding(l) = 1;
+    if (IS("life-55")) *scale_padding(l) = 1;
+    if (IS("life-53")) m->dora.magnitude[0] *= 2;
+    if (IS("life-18")) m->target = elsewhere(m->target);
     if (IS("life-56")) memcpy(l->a.tiles, &(float){INFINITY}, sizeof(float));
-    if (IS("life-57") || IS("life-18")) m->method = LAM_METHOD_NONE;
+    if (IS("life-57")) m->method = LAM_METHOD_NONE;
     if (IS("life-58")) l->b.tiles = NULL;
 #undef IS
+}
+
+/* What is to be active next. */
+static lam_code activate_next(struct real *r, lam_generation *out, lam_error *err)
+{
+    return lam_runtime_activate(r->runtime, r->composition, NULL, out, err);
+}
+
+/* What was active before. */
+static lam_code go_back(struct real *r, lam_generation *out, lam_error *err) { return lam_runtime_rollback(r->runtime, out, err); }
+
+/* Damage in memory is refused by the step, which changes nothing; undone, it goes. */
+static lam_code step_damaged(struct real *r, const char *id, lam_code (*step)(struct real *, lam_generation *, lam_error *))
+{
+    lam_error err;
+    lam_generation before, after;
+    struct lam_module *m = &r->adapter->staged->modules[0], was = *m;
+    uint8_t a[128], b[64 * 5];
+    float magnitude = was.dora.magnitude ? was.dora.magnitude[0] : 0;
+    memcpy(a, was.lora.a.tiles, sizeof a);
+    memcpy(b, was.lora.b.tiles, sizeof b);
+    assert_ok(lam_runtime_current(r->runtime, &before, &err), err);
+    damage(m, id);
+    lam_code code = step(r, NULL, &err);
+    assert_ok(lam_runtime_current(r->runtime, &after, &err), err);
+    assert_int_equal(before.catalogue, after.catalogue);
+    assert_string_equal(before.composition_id, after.composition_id);
+    *m = was;
+    if (m->dora.magnitude) m->dora.magnitude[0] = magnitude;
+    memcpy(was.lora.a.tiles, a, sizeof a);
+    memcpy(was.lora.b.tiles, b, sizeof b);
+    lam_generation now;
+    assert_ok(step(r, &now, &err), err);
+    assert_int_equal(now.catalogue, before.catalogue + 1);
+    return code;
 }
 
 static lam_code activate_damaged(const char *id)
 {
     struct real r;
+    bool dora = strcmp(id, "life-53") == 0;
+    real_open(&r, dora ? DORA : RANK_7);
+    struct lam_lora *l = &r.adapter->staged->modules[0].lora;
+    if (!dora) assert_true(l->rank == 7 && l->b.quantised && *a_padding(l) == 0 && *b_padding(l) == 0 && *scale_padding(l) == 0);
+    lam_code code = step_damaged(&r, id, activate_next);
+    real_close(&r);
+    return code;
+}
+
+/* The old one is the way back: it is active, then the base is, then it is damaged. */
+static lam_code go_back_damaged(const char *id)
+{
+    struct real r;
     lam_error err;
-    lam_generation before, after;
-    real_open(&r);
-    struct lam_module *m = &r.adapter->staged->modules[0], was = *m;
-    assert_int_equal(was.lora.rank, 7);
-    assert_true(was.lora.b.quantised && *a_padding(&was.lora) == 0 && *b_padding(&was.lora) == 0);
-    uint8_t a[64], b[64 * 5];
-    memcpy(a, was.lora.a.tiles, sizeof a);
-    memcpy(b, was.lora.b.tiles, sizeof b);
-    assert_ok(lam_runtime_current(r.runtime, &before, &err), err);
-    damage(m, id);
-    lam_code code = lam_runtime_activate(r.runtime, r.composition, NULL, NULL, &err);
-    assert_ok(lam_runtime_current(r.runtime, &after, &err), err);
-    assert_int_equal(before.catalogue, after.catalogue);
-    assert_string_equal(before.composition_id, after.composition_id);
-    *m = was;
-    memcpy(was.lora.a.tiles, a, sizeof a);
-    memcpy(was.lora.b.tiles, b, sizeof b);
-    lam_generation now;
-    assert_ok(lam_runtime_activate(r.runtime, r.composition, NULL, &now, &err), err); /* undamaged, it goes */
-    assert_int_equal(now.catalogue, before.catalogue + 1);
+    lam_composition *base;
+    real_open(&r, RANK_7);
+    assert_ok(lam_runtime_activate(r.runtime, r.composition, NULL, NULL, &err), err);
+    assert_ok(lam_runtime_compose(r.runtime, NULL, NULL, 0, NULL, &base, &err), err);
+    assert_ok(lam_runtime_activate(r.runtime, base, NULL, NULL, &err), err);
+    lam_code code = step_damaged(&r, id, go_back);
+    lam_composition_free(base);
     real_close(&r);
     return code;
 }
@@ -492,7 +542,7 @@ static lam_code load_drifted_base(void)
     lam_error err;
     lam_runtime *other;
     char path[600];
-    real_open(&r);
+    real_open(&r, RANK_7);
     size_t size;
     uint8_t *bytes = test_read_file(r.f.base_path, &size);
     struct lam_slm *file = lam_runtime_base(r.runtime)->model->file;
@@ -514,7 +564,7 @@ static lam_code activate_alias(void)
     struct real r;
     lam_error err;
     lam_composition *other;
-    real_open(&r);
+    real_open(&r, RANK_7);
     assert_ok(lam_runtime_activate(r.runtime, r.composition, NULL, NULL, &err), err);
     assert_ok(lam_runtime_compose(r.runtime, NULL, NULL, 0, NULL, &other, &err), err);
     memcpy(other->id, r.composition->id, sizeof other->id);
@@ -628,12 +678,12 @@ static const struct state_fault {
     lam_code code;
     lam_code (*provoke)(const char *id);
 } state_faults[] = {
-    {"life-02", LAM_E_GEN_STAGED_DIGEST, activate_damaged}, {"life-03", LAM_E_GEN_STAGED_DIGEST, activate_damaged},
-    {"life-04", LAM_E_GEN_STAGED_SCALE, activate_damaged},  {"life-08", LAM_E_GEN_STAGED_LAYOUT, activate_damaged},
-    {"life-09", LAM_E_GEN_STAGED_DIGEST, activate_damaged}, {"life-10", LAM_E_GEN_STAGED_DIGEST, activate_damaged},
-    {"life-11", LAM_E_GEN_STAGED_SCALE, activate_damaged},  {"life-14", LAM_E_GEN_STAGED_TAIL, activate_damaged},
-    {"life-15", LAM_E_GEN_STAGED_TAIL, activate_damaged},   {"life-16", LAM_E_GEN_STAGED_LAYOUT, activate_damaged},
-    {"life-17", LAM_E_GEN_STAGED_LAYOUT, activate_damaged}, {"life-18", LAM_E_GEN_STAGED_MODULES, activate_damaged},
+    {"life-02", LAM_E_GEN_PREVIOUS_A, go_back_damaged},     {"life-03", LAM_E_GEN_PREVIOUS_B, go_back_damaged},
+    {"life-04", LAM_E_GEN_PREVIOUS_SCALE, go_back_damaged}, {"life-08", LAM_E_GEN_STAGED_RANK, go_back_damaged},
+    {"life-09", LAM_E_GEN_STAGED_A, activate_damaged},      {"life-10", LAM_E_GEN_STAGED_B, activate_damaged},
+    {"life-11", LAM_E_GEN_STAGED_SCALE, activate_damaged},  {"life-14", LAM_E_GEN_STAGED_TAIL_A, activate_damaged},
+    {"life-15", LAM_E_GEN_STAGED_TAIL_B, activate_damaged}, {"life-16", LAM_E_GEN_STAGED_RANK_ABOVE, activate_damaged},
+    {"life-17", LAM_E_GEN_STAGED_EXTENT, activate_damaged}, {"life-18", LAM_E_GEN_STAGED_TARGETS, activate_damaged},
     {"life-33", LAM_E_GEN_CATALOGUE, publish_mutated},      {"life-34", LAM_E_GEN_CATALOGUE_GENERATION, publish_mutated},
     {"life-35", LAM_E_GEN_CATALOGUE_POINTER, publish_mutated}, {"life-36", LAM_E_GEN_CATALOGUE_DIGEST, publish_mutated},
     {"life-37", LAM_E_GEN_CATALOGUE_SLOT, publish_mutated}, {"life-38", LAM_E_GEN_LEASE_UNCOUNTED, use_mutated},
@@ -658,6 +708,19 @@ static const struct { const char *id; lam_code code; } order_faults[] = {
 static void assert_code(const char *id, lam_code got, lam_code want)
 {
     if (got != want) fail_msg("%s: %s, not %s", id, lam_code_name(got), lam_code_name(want));
+}
+
+/* Among both lists, and the two that are dealt with by hand. */
+static void test_codes_are_distinct(void **state)
+{
+    (void)state;
+    enum { N_STATES = sizeof state_faults / sizeof *state_faults, N_ORDERS = sizeof order_faults / sizeof *order_faults, N = N_STATES + N_ORDERS + 2 };
+    lam_code codes[N] = {LAM_E_DIGEST, LAM_E_GEN_ALIAS};
+    for (size_t i = 0; i < N_STATES; i++) codes[2 + i] = state_faults[i].code;
+    for (size_t i = 0; i < N_ORDERS; i++) codes[2 + N_STATES + i] = order_faults[i].code;
+    for (size_t i = 0; i < N; i++)
+        for (size_t k = 0; k < i; k++)
+            if (codes[i] == codes[k]) fail_msg("two faults have the code %s", lam_code_name(codes[i]));
 }
 
 static void check_state(const json_t *fault, const char *id)
@@ -722,6 +785,6 @@ static int close_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_codes_are_distinct), cmocka_unit_test(test_faults)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

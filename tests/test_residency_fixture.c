@@ -98,7 +98,10 @@ static void read_arrival(const json_t *f, struct state *s)
 {
     const json_t *incoming = json_object_get(f, "incoming"), *worker = json_object_get(f, "worker");
     s->worker = (struct lam_worker_limits){.dtype = dtype_of(string(worker, "/dtype")), .layout = layout_of(string(worker, "/layout")),
-                                           .max_rank = (uint32_t)integer(worker, "/max_rank"), .n_targets = 4};
+                                           .max_rank = (uint32_t)integer(worker, "/max_rank"), .n_targets = 4,
+                                           /* the model's, whatever a ledger says of it */
+                                           .layers = (size_t)integer(fixture, "/geometry/layers"), .hidden = (size_t)integer(fixture, "/geometry/hidden"),
+                                           .element_bytes = (size_t)integer(fixture, "/geometry/element_bytes")};
     s->arrival = (struct lam_arrival){.adapter = C, .kv = R1, .attempt = attempt_of(string(incoming, "/attempt")),
                                       .rank = (uint32_t)integer(incoming, "/rank"),
                                       .n_targets = (uint32_t)json_array_size(json_object_get(incoming, "targets")),
@@ -384,19 +387,19 @@ static lam_code admit(const json_t *f)
 }
 
 static const struct { const char *id; lam_code code; } state_faults[] = {
-    {"res-01", LAM_E_RES_GEOMETRY}, {"res-02", LAM_E_RES_GEOMETRY}, {"res-03", LAM_E_RES_GEOMETRY}, {"res-04", LAM_E_RES_GEOMETRY},
-    {"res-05", LAM_E_RES_CONSERVATION}, {"res-06", LAM_E_RES_POOL}, {"res-07", LAM_E_RES_OWNER}, {"res-08", LAM_E_RES_PAGES},
+    {"res-01", LAM_E_RES_GEOMETRY}, {"res-02", LAM_E_RES_LAYERS}, {"res-03", LAM_E_RES_WIDTH}, {"res-04", LAM_E_RES_ELEMENT},
+    {"res-05", LAM_E_RES_TOTAL}, {"res-06", LAM_E_RES_POOL}, {"res-07", LAM_E_RES_OWNER}, {"res-08", LAM_E_RES_PAGES_OTHER},
     {"res-09", LAM_E_RES_CONSERVATION}, {"res-10", LAM_E_RES_CLASS}, {"res-11", LAM_E_RES_GENERATION}, {"res-12", LAM_E_RES_ORPHAN},
-    {"res-13", LAM_E_RES_PAGES}, {"res-14", LAM_E_RES_PAGES}, {"res-15", LAM_E_RES_VICTIM_LEASED}, {"res-16", LAM_E_RES_VICTIM_PINNED},
+    {"res-13", LAM_E_RES_PAGES}, {"res-14", LAM_E_RES_PAGES_FREE}, {"res-15", LAM_E_RES_VICTIM_LEASED}, {"res-16", LAM_E_RES_VICTIM_PINNED},
     {"res-17", LAM_E_RES_VICTIM_QUEUED}, {"res-18", LAM_E_RES_VICTIM_USED}, {"res-19", LAM_E_RES_VICTIM_STATE},
-    {"res-20", LAM_E_RES_VICTIM_SOURCE}, {"res-21", LAM_E_RES_VICTIM_PLANNED}, {"res-22", LAM_E_RES_VICTIM_LEASED},
-    {"res-23", LAM_E_RES_VICTIM_KV}, {"res-24", LAM_E_RES_RESERVED_LIVE}, {"res-25", LAM_E_RES_VICTIM_TWICE}, {"res-26", LAM_E_RES_DEMAND},
+    {"res-20", LAM_E_RES_VICTIM_SOURCE}, {"res-21", LAM_E_RES_VICTIM_PLANNED}, {"res-22", LAM_E_RES_VICTIM_ACTIVE},
+    {"res-23", LAM_E_RES_VICTIM_KV}, {"res-24", LAM_E_RES_VICTIMS_FEW}, {"res-25", LAM_E_RES_VICTIM_TWICE}, {"res-26", LAM_E_RES_DEMAND},
     {"res-27", LAM_E_RES_RANK}, {"res-28", LAM_E_RES_TARGETS}, {"res-29", LAM_E_RES_DTYPE}, {"res-30", LAM_E_RES_LAYOUT},
-    {"res-31", LAM_E_RES_DEMAND}, {"res-32", LAM_E_RES_GROWTH}, {"res-33", LAM_E_RES_SHORT}, {"res-34", LAM_E_RES_SHORT},
+    {"res-31", LAM_E_RES_DEMAND_RANK}, {"res-32", LAM_E_RES_GROWTH}, {"res-33", LAM_E_RES_DEMAND_SUM}, {"res-34", LAM_E_RES_SHORT},
     {"res-40", LAM_E_RES_RESERVED}, {"res-41", LAM_E_RES_RESERVED_LIVE}, {"res-42", LAM_E_RES_SPLIT}, {"res-43", LAM_E_RES_KV},
     {"res-44", LAM_E_RES_STEP_WAIT}, {"res-45", LAM_E_RES_STEP_VALIDATE}, {"res-46", LAM_E_RES_STEP_FINAL}, {"res-47", LAM_E_RES_PENDING},
     {"res-48", LAM_E_RES_STAGED_DIGEST}, {"res-49", LAM_E_RES_STAGED_LAYOUT}, {"res-50", LAM_E_RES_PAGE_TABLE},
-    {"res-51", LAM_E_RES_PAGE_TABLE}, {"res-52", LAM_E_RES_POINTER}, {"res-53", LAM_E_RES_PIN},
+    {"res-51", LAM_E_RES_PAGE_TABLE_OTHER}, {"res-52", LAM_E_RES_POINTER}, {"res-53", LAM_E_RES_PIN},
 };
 
 static void check_state(const json_t *fault, const char *id)
@@ -415,6 +418,15 @@ static void check_record(const json_t *fault, const char *id)
 {
     const json_t *got = at(produced(), string(fault, "/mutate/field"));
     if (!got || !json_equal(got, at(fault, "/mutate/from")) || json_equal(got, at(fault, "/mutate/to"))) fail_msg("%s", id);
+}
+
+/* No two faults have one code. */
+static void test_codes_are_distinct(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof state_faults / sizeof *state_faults; i++)
+        for (size_t k = 0; k < i; k++)
+            if (state_faults[i].code == state_faults[k].code) fail_msg("%s and %s have one code", state_faults[k].id, state_faults[i].id);
 }
 
 /* The fixture's wrong order of going back is refused at its first step. */
@@ -472,6 +484,6 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_states), cmocka_unit_test(test_formulas),
-                                       cmocka_unit_test(test_undo_order), cmocka_unit_test(test_faults)};
+                                       cmocka_unit_test(test_undo_order), cmocka_unit_test(test_codes_are_distinct), cmocka_unit_test(test_faults)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -51,7 +51,8 @@ LAM_API lam_code lam_runtime_compose(lam_runtime *runtime, lam_adapter *const ad
 LAM_API lam_code lam_runtime_activate(lam_runtime *runtime, lam_composition *composition, const lam_generation *expected, lam_generation *out,
                                       lam_error *err);
 /* Publishes the composition that was active before the last change, as a new generation; the next call goes forth again. out may be NULL.
- * LAM_E_NOT_FOUND if there is none; else errors of lam_runtime_activate. */
+ * LAM_E_NOT_FOUND if there is none; else errors of lam_runtime_activate, and LAM_E_GEN_PREVIOUS_A, …_B, …_SCALE where what it would go back to has
+ * changed in memory: load the adapter again. */
 LAM_API lam_code lam_runtime_rollback(lam_runtime *runtime, lam_generation *out, lam_error *err);
 /* Gives up the way back, so that what was active before is freed with its last lease. */
 LAM_API void lam_runtime_settle(lam_runtime *runtime);

@@ -93,8 +93,10 @@ struct lam_module {
 
 /* SHA-256 of what was staged, as lam_adapter_inspect (adapter/staged.h) finds it in memory. */
 struct lam_staged_seal {
-    uint8_t bytes[LAM_SHA256_BYTES];  /* factors, vectors, matrices */
+    uint8_t a[LAM_SHA256_BYTES], b[LAM_SHA256_BYTES]; /* factors */
+    uint8_t bytes[LAM_SHA256_BYTES];  /* other vectors and matrices */
     uint8_t scales[LAM_SHA256_BYTES]; /* ranks, alphas, scaling rules */
+    uint8_t targets[LAM_SHA256_BYTES]; /* which matrix each module acts on */
 };
 
 struct lam_adapter {

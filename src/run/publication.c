@@ -116,21 +116,44 @@ static lam_code check_shadow(const struct lam_publication *p, lam_error *err)
     return LAM_OK;
 }
 
+/* The first of the faults from `first` up to `end`. */
+static lam_code raise_staged(const struct lam_staged *s, int first, int end, lam_error *err)
+{
+    static const struct {
+        lam_code staged, previous;
+        const char *what;
+    } faults[LAM_STAGED_FAULTS] = {
+        [LAM_STAGED_RANK] = {LAM_E_GEN_STAGED_RANK, LAM_E_GEN_STAGED_RANK, "a rank is less than the rows that are stored for it"},
+        [LAM_STAGED_RANK_ABOVE] = {LAM_E_GEN_STAGED_RANK_ABOVE, LAM_E_GEN_STAGED_RANK_ABOVE, "a rank is more than the rows that are stored for it"},
+        [LAM_STAGED_EXTENT] = {LAM_E_GEN_STAGED_EXTENT, LAM_E_GEN_STAGED_EXTENT, "a factor has another extent than its rank and matrix give it"},
+        [LAM_STAGED_LAYOUT] = {LAM_E_GEN_STAGED_LAYOUT, LAM_E_GEN_STAGED_LAYOUT, "a factor is not laid out as the kernels read it"},
+        [LAM_STAGED_TARGETS] = {LAM_E_GEN_STAGED_TARGETS, LAM_E_GEN_STAGED_TARGETS, "a module acts on another matrix than when it was staged"},
+        [LAM_STAGED_SCALE] = {LAM_E_GEN_STAGED_SCALE, LAM_E_GEN_PREVIOUS_SCALE, "a scale is another than when it was staged"},
+        [LAM_STAGED_TAIL_A] = {LAM_E_GEN_STAGED_TAIL_A, LAM_E_GEN_STAGED_TAIL_A, "the padding of a factor A is not zero"},
+        [LAM_STAGED_TAIL_B] = {LAM_E_GEN_STAGED_TAIL_B, LAM_E_GEN_STAGED_TAIL_B, "the padding of a factor B is not zero"},
+        [LAM_STAGED_TAIL] = {LAM_E_GEN_STAGED_TAIL, LAM_E_GEN_STAGED_TAIL, "a scale of padding is not zero"},
+        [LAM_STAGED_FINITE] = {LAM_E_GEN_STAGED_FINITE, LAM_E_GEN_STAGED_FINITE, "a value is not finite"},
+        [LAM_STAGED_A] = {LAM_E_GEN_STAGED_A, LAM_E_GEN_PREVIOUS_A, "a factor A is not what was staged"},
+        [LAM_STAGED_B] = {LAM_E_GEN_STAGED_B, LAM_E_GEN_PREVIOUS_B, "a factor B is not what was staged"},
+        [LAM_STAGED_BYTES] = {LAM_E_GEN_STAGED_DIGEST, LAM_E_GEN_STAGED_DIGEST, "bytes of no factor are not what was staged"},
+    };
+    for (int i = first; i < end; i++)
+        if (s->wrong >> i & 1)
+            return LAM_RAISE(err, s->previous ? faults[i].previous : faults[i].staged, "of what %s: %s",
+                             s->previous ? "was active before" : "is to be active", faults[i].what);
+    return LAM_OK;
+}
+
 lam_code lam_staged_check(const struct lam_staged *s, lam_error *err)
 {
     if (s->n_begun != s->n_ended)
         return LAM_RAISE(err, LAM_E_GEN_PENDING, "%llu copies were begun, %llu have ended", (unsigned long long)s->n_begun,
                          (unsigned long long)s->n_ended);
-    if (!s->layout) return LAM_RAISE(err, LAM_E_GEN_STAGED_LAYOUT, "a staged rank or extent is another than the kernels read");
+    LAM_TRY(raise_staged(s, 0, LAM_STAGED_TARGETS, err));
     if (s->n_missing) return LAM_RAISE(err, LAM_E_GEN_STAGED_MISSING, "%zu staged tensors are missing, first of %s", s->n_missing, s->missing);
     if (s->n_copied != s->n_modules)
         return LAM_RAISE(err, LAM_E_GEN_STAGED_MODULES, "%zu of %zu modules are staged", s->n_copied, s->n_modules);
-    if (!s->scales) return LAM_RAISE(err, LAM_E_GEN_STAGED_SCALE, "a staged scale is another than the artefact's");
-    if (!s->tails) return LAM_RAISE(err, LAM_E_GEN_STAGED_TAIL, "the padding of a staged factor is not zero");
-    if (!s->finite) return LAM_RAISE(err, LAM_E_GEN_STAGED_FINITE, "a staged value is not finite");
-    if (strcmp(s->declared, s->found) != 0)
-        return LAM_RAISE(err, LAM_E_GEN_STAGED_DIGEST, "staged bytes are %s, not %s", s->found, s->declared);
-    return LAM_OK;
+    return raise_staged(s, LAM_STAGED_TARGETS, LAM_STAGED_FAULTS, err);
 }
 
 lam_code lam_publication_check(const struct lam_publication *p, lam_error *err)

@@ -4,6 +4,7 @@
 #ifndef LAM_RUN_PUBLICATION_H
 #define LAM_RUN_PUBLICATION_H
 
+#include "adapter/staged.h"
 #include "run/generations.h"
 
 /* In this order, each once. */
@@ -26,8 +27,8 @@ const char *lam_publication_step_name(enum lam_publication_step step);
 
 /* What verifying found in staged memory. */
 struct lam_staged {
-    char declared[LAM_DIGEST_TEXT], found[LAM_DIGEST_TEXT]; /* of the staged bytes: when they were staged, and now */
-    bool scales, layout, tails, finite; /* as they were; as the kernels need them; all padding zero; every value finite */
+    bool previous;                   /* it is what was active before, the way back */
+    uint32_t wrong;                  /* bits of enum lam_staged_fault */
     size_t n_modules, n_copied;      /* declared, and staged */
     size_t n_missing;                /* tensors that a module needs and does not have */
     char missing[64];                /* the first of them */
@@ -55,8 +56,9 @@ lam_code lam_publication_step(struct lam_publication *p, enum lam_publication_st
 lam_code lam_publication_reserve(struct lam_publication *p, lam_error *err);
 /* Puts payload, which is still the caller's, into the slot and makes the handle. */
 lam_code lam_publication_freeze(struct lam_publication *p, const char *digest, void *payload, void (*free_payload)(void *), lam_error *err);
-/* What verifying found is as it must be. In this order: LAM_E_GEN_PENDING, …_STAGED_LAYOUT, …_MISSING, …_MODULES, …_SCALE, …_TAIL, …_FINITE,
- * …_DIGEST. */
+/* What verifying found is as it must be. In this order: LAM_E_GEN_PENDING, LAM_E_GEN_STAGED_RANK, …_RANK_ABOVE, …_EXTENT, …_LAYOUT, …_MISSING,
+ * …_MODULES, …_TARGETS, …_SCALE, …_TAIL_A, …_TAIL_B, …_TAIL, …_FINITE, …_A, …_B, …_DIGEST; of the way back LAM_E_GEN_PREVIOUS_SCALE, …_A and
+ * …_B in place of theirs. */
 lam_code lam_staged_check(const struct lam_staged *s, lam_error *err);
 /* All that must hold before the store, by the table as it is. In this order: LAM_E_GEN_SHADOW_EXPOSED, those of
  * lam_generations_check_current, LAM_E_GEN_STALE, …_REWIND, …_CATALOGUE, …_SHADOW_LIVE, …_USED, …_GENERATION, …_POINTER, those of

@@ -54,24 +54,43 @@ static lam_code check_page(const struct lam_ledger *l, const struct lam_page *p,
     return LAM_OK;
 }
 
+/* What owners say that they have; one that retires may see its pages reserved. */
+static lam_code check_lists(const struct lam_ledger *l, lam_error *err)
+{
+    for (uint32_t r = 0; r < l->n_residents; r++)
+        for (size_t i = 0; i < l->residents[r].n_pages; i++) {
+            const struct lam_page *p = page_of(l, l->residents[r].pages[i]);
+            if (l->residents[r].state == LAM_RETIRING || (p && p->owner == r)) continue;
+            if (!p || p->owner == LAM_NO_OWNER)
+                return LAM_RAISE(err, LAM_E_RES_PAGES_FREE, "%s names page %u, which nobody has", l->residents[r].name, l->residents[r].pages[i]);
+            return LAM_RAISE(err, LAM_E_RES_PAGES_OTHER, "%s names page %u, which is another's", l->residents[r].name, l->residents[r].pages[i]);
+        }
+    return LAM_OK;
+}
+
+/* Pages are those of the worker's model. */
+static lam_code check_geometry(const struct lam_ledger *l, const struct lam_worker_limits *w, lam_error *err)
+{
+    if (l->layers != w->layers) return LAM_RAISE(err, LAM_E_RES_LAYERS, "a page spans %zu layers, the model has %zu", l->layers, w->layers);
+    if (l->hidden != w->hidden) return LAM_RAISE(err, LAM_E_RES_WIDTH, "a page has rows of %zu elements, the model of %zu", l->hidden, w->hidden);
+    if (l->element_bytes != w->element_bytes)
+        return LAM_RAISE(err, LAM_E_RES_ELEMENT, "a page has elements of %zu bytes, the kernels read %zu", l->element_bytes, w->element_bytes);
+    return LAM_OK;
+}
+
 lam_code lam_ledger_check(const struct lam_ledger *l, lam_error *err)
 {
     if (l->page_bytes != l->buffers * l->layers * l->hidden * l->element_bytes)
         return LAM_RAISE(err, LAM_E_RES_GEOMETRY, "a page of %zu bytes for %zu buffers of %zu layers of %zu elements of %zu bytes", l->page_bytes,
                          l->buffers, l->layers, l->hidden, l->element_bytes);
-    if (l->n_pages != l->total) return LAM_RAISE(err, LAM_E_RES_CONSERVATION, "%zu pages are listed of %zu", l->n_pages, l->total);
+    if (l->n_pages != l->total) return LAM_RAISE(err, LAM_E_RES_TOTAL, "%zu pages are listed of %zu", l->n_pages, l->total);
     if (l->pool_bytes != l->page_bytes * l->total)
         return LAM_RAISE(err, LAM_E_RES_POOL, "a pool of %zu bytes for %zu pages of %zu", l->pool_bytes, l->total, l->page_bytes);
     for (size_t i = 0; i < l->n_pages; i++)
         if (l->pages[i].number >= l->total || page_of(l, l->pages[i].number) != &l->pages[i])
             return LAM_RAISE(err, LAM_E_RES_CONSERVATION, "page %u is listed twice, or is none", l->pages[i].number);
+    LAM_TRY(check_lists(l, err));
     for (size_t i = 0; i < l->n_pages; i++) LAM_TRY(check_page(l, &l->pages[i], err));
-    for (size_t r = 0; r < l->n_residents; r++)
-        for (size_t i = 0; i < l->residents[r].n_pages; i++) {
-            const struct lam_page *p = page_of(l, l->residents[r].pages[i]);
-            if (l->residents[r].state != LAM_RETIRING && (!p || p->owner != r)) /* one that retires may see its pages reserved */
-                return LAM_RAISE(err, LAM_E_RES_PAGES, "%s names page %u, which is not its own", l->residents[r].name, l->residents[r].pages[i]);
-        }
     return LAM_OK;
 }
 
@@ -96,6 +115,7 @@ lam_code lam_victim_check(const struct lam_ledger *l, uint32_t resident, lam_err
 {
     const struct lam_resident *r = resident < l->n_residents ? &l->residents[resident] : NULL;
     if (!r || r->class != LAM_PAGE_ADAPTER) return LAM_RAISE(err, LAM_E_RES_VICTIM_KV, "%s is no adapter: a request's history is not taken", r ? r->name : "?");
+    if (r->state == LAM_ACTIVE) return LAM_RAISE(err, LAM_E_RES_VICTIM_ACTIVE, "%s is at work for %u leases", r->name, r->leases);
     if (r->leases) return LAM_RAISE(err, LAM_E_RES_VICTIM_LEASED, "%s is held by %u leases", r->name, r->leases);
     if (r->pins) return LAM_RAISE(err, LAM_E_RES_VICTIM_PINNED, "%s is pinned", r->name);
     if (r->queued) return LAM_RAISE(err, LAM_E_RES_VICTIM_QUEUED, "%u waiting requests count on %s", r->queued, r->name);
@@ -158,12 +178,14 @@ lam_code lam_arrival_check(const struct lam_ledger *l, const struct lam_worker_l
     if (r->layout != w->layout) return LAM_RAISE(err, LAM_E_RES_LAYOUT, "layout %u, the kernels read %u", r->layout, w->layout);
     if (r->n_targets != w->n_targets) return LAM_RAISE(err, LAM_E_RES_TARGETS, "%u targets of %u", r->n_targets, w->n_targets);
     if (r->kv_growth == 0) return LAM_RAISE(err, LAM_E_RES_GROWTH, "no page is asked for what will be generated");
+    if (need - r->guard > r->demand)
+        return LAM_RAISE(err, LAM_E_RES_DEMAND_SUM, "%zu pages for the adapter and the request where %zu were derived", need - r->guard, r->demand);
     if (need > supply)
         return LAM_RAISE(err, LAM_E_RES_SHORT, "%zu pages are needed, %zu can be had: %zu too few", need, supply, need - supply);
-    if (r->adapter_pages != (size_t)r->n_targets * r->rank || r->demand != need)
-        return LAM_RAISE(err, LAM_E_RES_DEMAND, "%zu pages for rank %u on %u targets, %zu in all where %zu were derived", r->adapter_pages, r->rank,
-                         r->n_targets, need, r->demand);
-    return LAM_OK;
+    if (r->adapter_pages != (size_t)r->n_targets * r->rank)
+        return LAM_RAISE(err, r->adapter_pages == r->rank ? LAM_E_RES_DEMAND_RANK : LAM_E_RES_DEMAND, "%zu pages for rank %u on %u targets",
+                         r->adapter_pages, r->rank, r->n_targets);
+    return need == r->demand ? LAM_OK : LAM_RAISE(err, LAM_E_RES_DEMAND_SUM, "%zu pages in all where %zu were derived", need, r->demand);
 }
 
 lam_code lam_admission_choose(const struct lam_ledger *l, const struct lam_arrival *r, struct lam_admission *a, lam_error *err)
@@ -189,6 +211,13 @@ static lam_code check_victims(const struct lam_ledger *l, const struct lam_admis
         LAM_TRY(lam_victim_check(l, a->victims[i], err));
     }
     return LAM_OK;
+}
+
+static lam_code check_yield(const struct lam_ledger *l, const struct lam_arrival *r, const struct lam_admission *a, lam_error *err)
+{
+    size_t got = lam_ledger_free_pages(l);
+    for (size_t i = 0; i < a->n_victims; i++) got += l->residents[a->victims[i]].n_pages;
+    return got >= sum_of(r) ? LAM_OK : LAM_RAISE(err, LAM_E_RES_VICTIMS_FEW, "%zu victims make %zu pages of %zu", a->n_victims, got, sum_of(r));
 }
 
 static lam_code check_reserved(const struct lam_ledger *l, const struct lam_arrival *r, const struct lam_admission *a, lam_error *err)
@@ -220,9 +249,11 @@ static void set_page(const struct lam_ledger *l, uint32_t number, enum lam_page_
 lam_code lam_admission_reserve(struct lam_ledger *l, const struct lam_worker_limits *w, const struct lam_arrival *r, struct lam_admission *a,
                                lam_error *err)
 {
+    LAM_TRY(check_geometry(l, w, err));
     LAM_TRY(lam_ledger_check(l, err));
     LAM_TRY(check_victims(l, a, err));
     LAM_TRY(lam_arrival_check(l, w, r, err));
+    LAM_TRY(check_yield(l, r, a, err));
     LAM_TRY(check_reserved(l, r, a, err));
     for (int step = LAM_ADMIT_IDENTITY; step <= LAM_ADMIT_RESERVE; step++) LAM_TRY(lam_admission_step(a, (enum lam_admission_step)step, err));
     for (size_t i = 0; i < a->n_victims; i++) l->residents[a->victims[i]].state = LAM_RETIRING;
@@ -238,8 +269,10 @@ static lam_code check_loaded(const struct lam_worker_limits *w, const struct lam
         return LAM_RAISE(err, LAM_E_RES_PENDING, "%llu copies were begun, %llu have ended", (unsigned long long)a->n_begun, (unsigned long long)a->n_ended);
     if (strcmp(a->staged_digest, r->digest) != 0) return LAM_RAISE(err, LAM_E_RES_STAGED_DIGEST, "loaded bytes are %s, not %s", a->staged_digest, r->digest);
     if (a->staged_layout != w->layout) return LAM_RAISE(err, LAM_E_RES_STAGED_LAYOUT, "loaded as layout %u, the kernels read %u", a->staged_layout, w->layout);
-    if (a->n_table != a->n_adapter || memcmp(a->table, a->adapter_pages, a->n_table * sizeof *a->table) != 0)
-        return LAM_RAISE(err, LAM_E_RES_PAGE_TABLE, "a page table of %zu pages, not of the adapter's %zu", a->n_table, a->n_adapter);
+    if (a->n_table != a->n_adapter) return LAM_RAISE(err, LAM_E_RES_PAGE_TABLE, "a page table of %zu pages, the adapter has %zu", a->n_table, a->n_adapter);
+    for (size_t i = 0; i < a->n_table; i++)
+        if (a->table[i] != a->adapter_pages[i])
+            return LAM_RAISE(err, LAM_E_RES_PAGE_TABLE_OTHER, "the page table names page %u in place of %u", a->table[i], a->adapter_pages[i]);
     if (a->pointer_generation != a->generation)
         return LAM_RAISE(err, LAM_E_RES_POINTER, "pointers of generation %llu, the adapter of %llu", (unsigned long long)a->pointer_generation,
                          (unsigned long long)a->generation);

@@ -59,7 +59,8 @@ struct lam_ledger {
     size_t n_residents;
 };
 
-/* Every page once, whose owner agrees. LAM_E_RES_GEOMETRY, …_POOL, …_CONSERVATION, …_OWNER, …_ORPHAN, …_CLASS, …_GENERATION, …_PAGES. */
+/* Every page once, whose owner agrees. LAM_E_RES_GEOMETRY, …_TOTAL, …_POOL, …_CONSERVATION, …_PAGES_FREE, …_PAGES_OTHER, …_OWNER, …_ORPHAN, …_CLASS,
+ * …_PAGES, …_GENERATION. */
 lam_code lam_ledger_check(const struct lam_ledger *l, lam_error *err);
 size_t lam_ledger_free_pages(const struct lam_ledger *l);
 size_t lam_ledger_reclaimable(const struct lam_ledger *l);
@@ -68,7 +69,7 @@ size_t lam_ledger_reclaimable(const struct lam_ledger *l);
 size_t lam_factor_pages(size_t hidden, size_t rank, size_t d_in, size_t d_out);
 size_t lam_pair_bytes(size_t rank, size_t d_in, size_t d_out, size_t element_bytes);
 
-/* LAM_OK for a resident that may be a victim. LAM_E_RES_VICTIM_KV, …_LEASED, …_PINNED, …_QUEUED, …_USED, …_STATE, …_PLANNED, …_SOURCE. */
+/* LAM_OK for a resident that may be a victim. LAM_E_RES_VICTIM_KV, …_ACTIVE, …_LEASED, …_PINNED, …_QUEUED, …_USED, …_STATE, …_PLANNED, …_SOURCE. */
 lam_code lam_victim_check(const struct lam_ledger *l, uint32_t resident, lam_error *err);
 /* The fewest in order of ranking that give `need` pages: least recently used first, then the larger, then by name. *n of victims
  * [LAM_ADMISSION_VICTIMS]; LAM_E_RES_SHORT if all together do not. */
@@ -77,6 +78,7 @@ lam_code lam_victims_choose(const struct lam_ledger *l, size_t need, uint32_t *v
 struct lam_worker_limits {
     uint32_t dtype, layout;       /* what its kernels read */
     uint32_t max_rank, n_targets;
+    size_t layers, hidden, element_bytes; /* of its model, and of what the kernels read */
 };
 
 /* What asks to be admitted. */
@@ -117,16 +119,17 @@ struct lam_admission {
 
 /* The step is done. Each once and in order, but retiring and reserving may change places: LAM_E_RES_STEP_WAIT, …_VALIDATE, …_FINAL, …_ORDER. */
 lam_code lam_admission_step(struct lam_admission *a, enum lam_admission_step step, lam_error *err);
-/* Whether it may come in at all: LAM_E_RES_RANK, …_DTYPE, …_LAYOUT, …_TARGETS, …_GROWTH, …_SHORT (with the shortfall), …_DEMAND. */
+/* Whether it may come in at all: LAM_E_RES_RANK, …_DTYPE, …_LAYOUT, …_TARGETS, …_GROWTH, …_SHORT (with the shortfall), …_DEMAND,
+ * …_DEMAND_RANK, …_DEMAND_SUM. */
 lam_code lam_arrival_check(const struct lam_ledger *l, const struct lam_worker_limits *w, const struct lam_arrival *r, lam_error *err);
 /* Chooses victims and pages; changes nothing. */
 lam_code lam_admission_choose(const struct lam_ledger *l, const struct lam_arrival *r, struct lam_admission *a, lam_error *err);
-/* Checks ledger, arrival, victims and pages; then the victims retire and the pages are reserved. LAM_E_RES_VICTIM_TWICE, …_RESERVED,
- * …_RESERVED_LIVE, …_SPLIT, …_KV, and those of the checks above; nothing has changed then. */
+/* Checks ledger, arrival, victims and pages; then the victims retire and the pages are reserved. LAM_E_RES_LAYERS, …_WIDTH, …_ELEMENT: the ledger's
+ * pages are not the worker's; LAM_E_RES_VICTIM_TWICE, …_VICTIMS_FEW, …_RESERVED, …_RESERVED_LIVE, …_SPLIT, …_KV, and those of the checks above; nothing has changed then. */
 lam_code lam_admission_reserve(struct lam_ledger *l, const struct lam_worker_limits *w, const struct lam_arrival *r, struct lam_admission *a,
                                lam_error *err);
 /* Publishes the adapter, pins it for the attempt, gives the request its pages and forgets the victims. LAM_E_RES_PENDING, …_STAGED_DIGEST,
- * …_STAGED_LAYOUT, …_PAGE_TABLE, …_POINTER, …_PIN; nothing has changed then. */
+ * …_STAGED_LAYOUT, …_PAGE_TABLE, …_PAGE_TABLE_OTHER, …_POINTER, …_PIN; nothing has changed then. */
 lam_code lam_admission_commit(struct lam_ledger *l, const struct lam_worker_limits *w, const struct lam_arrival *r, struct lam_admission *a,
                               lam_error *err);
 /* The load failed: each step of going back, in order, after what the caller does of it (ending copies, reading the victims' bytes again). Victims

@@ -140,40 +140,27 @@ void lam_lease_end(lam_session *const sessions[], size_t n)
 /* ---- what is staged ---- */
 
 /* Looks at the adapters of c in memory: at all of them, or at those that nobody has looked at yet. */
-static void inspect(const lam_composition *c, lam_verify verify, struct lam_staged *out)
+static void inspect(const lam_composition *c, lam_verify verify, bool previous, struct lam_staged *out)
 {
-    struct lam_sha256 declared, found;
     struct lam_inspection now;
-    uint8_t digest[LAM_SHA256_BYTES];
-    *out = (struct lam_staged){.scales = true, .layout = true, .tails = true, .finite = true};
-    lam_sha256_init(&declared);
-    lam_sha256_init(&found);
+    *out = (struct lam_staged){.previous = previous};
     for (size_t i = 0; i < c->n_adapters && verify != LAM_VERIFY_OFF; i++) {
         const struct lam_adapter *a = c->adapters[i]->staged;
         if (verify == LAM_VERIFY_LAZY && atomic_load(&c->adapters[i]->inspected)) continue;
         out->n_begun++;
         lam_adapter_inspect(a, &now);
-        lam_sha256_update(&declared, a->seal.bytes, sizeof a->seal.bytes);
-        lam_sha256_update(&found, now.seal.bytes, sizeof now.seal.bytes);
-        out->scales &= memcmp(a->seal.scales, now.seal.scales, sizeof a->seal.scales) == 0;
-        out->layout &= now.layout;
-        out->tails &= now.tails;
-        out->finite &= now.finite;
+        out->wrong |= now.wrong | lam_seal_differences(&a->seal, &now.seal);
         out->n_modules += a->n_modules;
         out->n_copied += now.n_staged;
         if (out->n_missing == 0) memcpy(out->missing, now.missing, sizeof out->missing);
         out->n_missing += now.n_missing;
         out->n_ended++;
     }
-    lam_sha256_final(&declared, digest);
-    lam_digest_text(digest, out->declared);
-    lam_sha256_final(&found, digest);
-    lam_digest_text(digest, out->found);
 }
 
-static lam_code verify_staged(const lam_composition *c, lam_verify verify, struct lam_staged *out, lam_error *err)
+static lam_code verify_staged(const lam_composition *c, lam_verify verify, bool previous, struct lam_staged *out, lam_error *err)
 {
-    inspect(c, verify, out);
+    inspect(c, verify, previous, out);
     LAM_TRY(lam_staged_check(out, err));
     for (size_t i = 0; i < c->n_adapters && verify != LAM_VERIFY_OFF; i++) atomic_store(&c->adapters[i]->inspected, true);
     return LAM_OK;
@@ -194,7 +181,7 @@ lam_code lam_runtime_compose(lam_runtime *r, lam_adapter *const adapters[], cons
     *out = NULL;
     if (!r->base) return LAM_RAISE(err, LAM_E_CONFLICT, "the runtime has no base yet");
     LAM_TRY(lam_compose(r->base, adapters, weights, n, options, out, err));
-    lam_code code = verify_staged(*out, r->verify, &staged, err);
+    lam_code code = verify_staged(*out, r->verify, false, &staged, err);
     if (code == LAM_OK) return LAM_OK;
     lam_composition_free(*out);
     *out = NULL;
@@ -210,6 +197,7 @@ struct activating {
     struct lam_publication publication;
     lam_lease *replaced;              /* what was current when it began; NULL: nothing */
     bool is_active;                   /* already: nothing is to be done */
+    bool is_back;                     /* to what was active before */
 };
 
 static bool is_expected(const struct lam_handle *h, const lam_generation *g)
@@ -265,7 +253,7 @@ static lam_code verify(void *self, lam_error *err)
 {
     struct activating *a = self;
     struct lam_publication *p = &a->publication;
-    LAM_TRY(verify_staged(a->composition, a->runtime->verify, &p->staged, err));
+    LAM_TRY(verify_staged(a->composition, a->runtime->verify, a->is_back, &p->staged, err));
     LAM_TRY(lam_publication_step(p, LAM_PUBLICATION_VERIFY, err));
     LAM_TRY(lam_publication_step(p, LAM_PUBLICATION_RECORD, err));
     return lam_publication_step(p, LAM_PUBLICATION_WAIT, err);
@@ -315,12 +303,17 @@ static lam_code activate_once(struct activating *a, lam_generation *out, lam_err
     return code;
 }
 
+static lam_code activate(struct activating *a, lam_generation *out, lam_error *err)
+{
+    lam_code code;
+    do code = activate_once(a, out, err); while (code == LAM_E_GEN_STALE && !a->expected); /* somebody else published meanwhile */
+    return code;
+}
+
 lam_code lam_runtime_activate(lam_runtime *r, lam_composition *composition, const lam_generation *expected, lam_generation *out, lam_error *err)
 {
     struct activating a = {.runtime = r, .composition = composition, .expected = expected};
-    lam_code code;
-    do code = activate_once(&a, out, err); while (code == LAM_E_GEN_STALE && !expected); /* somebody else published meanwhile */
-    return code;
+    return activate(&a, out, err);
 }
 
 lam_code lam_runtime_rollback(lam_runtime *r, lam_generation *out, lam_error *err)
@@ -330,7 +323,8 @@ lam_code lam_runtime_rollback(lam_runtime *r, lam_generation *out, lam_error *er
     if (previous) atomic_fetch_add(&previous->holders, 1);
     lam_mutex_unlock(r->lock);
     if (!previous) return LAM_RAISE(err, LAM_E_NOT_FOUND, "nothing was active before");
-    lam_code code = lam_runtime_activate(r, previous, NULL, out, err);
+    struct activating a = {.runtime = r, .composition = previous, .is_back = true};
+    lam_code code = activate(&a, out, err);
     lam_composition_free(previous);
     return code;
 }
