@@ -4,26 +4,7 @@
 #include "open.h"
 #include "report.h"
 
-#include "lamina/cache.h"
-
 #include <stdlib.h>
-
-/* Adds what is wrong with the stack; a base that cannot be opened is an error at once. */
-static lam_code find_faults(const struct options *o, lam_fault_list *faults, lam_error *err)
-{
-    struct stack *s = calloc(1, sizeof *s);
-    struct lam_cached base = {0};
-    char digest[LAM_DIGEST_TEXT];
-    if (!s) return fail_memory(err);
-    lam_code code = stack_open(o, s, err);
-    if (code == LAM_OK) code = stack_open_base(o, s, &base, digest, err);
-    if (code == LAM_OK) code = stack_check(o, s, base.path, digest, faults, err);
-    if (code != LAM_OK && s->advice[0]) hint(err, s->advice);
-    lam_cache_release(&base);
-    stack_release(s);
-    free(s);
-    return code;
-}
 
 static int print_sound(const struct options *o, const struct opened *all)
 {
@@ -42,7 +23,7 @@ int cmd_check(struct options *o)
     lam_fault_list faults = {0};
     char path[MODEL_PATH];
     if (!choose_model(o, 0, 0, path)) return 2;
-    lam_code code = find_faults(o, &faults, &err);
+    lam_code code = stack_check(o, &faults, &err);
     if (faults.n) list_faults(faults.items, faults.n);
     lam_fault_list_release(&faults);
     if (code != LAM_OK) return report(o, &err);

@@ -12,9 +12,17 @@ static void line(const char *what, uint64_t bytes, const char *note)
     if (bytes) printf("%-26s %12.2f MB%s%s\n", what, (double)bytes / 1e6, *note ? "  " : "", note);
 }
 
-static void print_plan(const struct plan *plan, const char *policy, const lam_plan_bytes *p)
+/* What one plan is of. */
+struct subject {
+    const char *policy;
+    char id[LAM_DIGEST_TEXT], standing[256];
+};
+
+static void print_plan(const struct plan *plan, const struct subject *s, const lam_plan_bytes *p)
 {
-    printf("policy %s, a context of %zu, %u threads\n", policy, p->context, p->threads);
+    printf("policy %s, a context of %zu, %u threads\n", s->policy, p->context, p->threads);
+    printf("composition %s\n", s->id);
+    if (strcmp(s->standing, "base") != 0) printf("standing %s\n", s->standing);
     line("base, mapped", p->mapped, "shared with the system's file cache, not counted");
     line("program and threads", p->process, "");
     line("base, decoded", p->base, "norms, biases, metadata, tokenizer");
@@ -32,7 +40,7 @@ static void print_plan(const struct plan *plan, const char *policy, const lam_pl
     line("peak", p->peak, plan->budget && p->peak > plan->budget ? "above the budget" : "");
 }
 
-static json_t *plan_json(const char *policy, const lam_plan_bytes *p)
+static json_t *plan_json(const struct subject *s, const lam_plan_bytes *p)
 {
     const struct {
         const char *name;
@@ -41,7 +49,7 @@ static json_t *plan_json(const char *policy, const lam_plan_bytes *p)
                    {"adapters", p->adapters}, {"overlay", p->overlay}, {"kv", p->kv}, {"session", p->session}, {"scratch", p->scratch},
                    {"prefix_cache", p->prefix}, {"drafts", p->drafts}, {"from", p->from}, {"from_kv", p->from_kv}, {"sampling", p->sampling},
                    {"staging", p->staging}, {"peak", p->peak}};
-    json_t *out = json_pack("{s:s}", "policy", policy);
+    json_t *out = json_pack("{s:s,s:s,s:s}", "policy", s->policy, "composition_id", s->id, "standing", s->standing);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         json_object_set_new(out, members[i].name, json_integer((json_int_t)members[i].value));
     return out;
@@ -57,13 +65,15 @@ static lam_code plan_all(const struct options *o, const struct plan *plan, json_
         lam_plan_options options = {0};
         lam_plan_bytes bytes;
         lam_error why;
+        struct subject subject = {.policy = names[policy]};
         if (chosen && policy != plan->stack.m->policy) continue;
-        lam_code code = plan_make(plan, &policy, &options, &bytes, &why);
+        lam_code code = plan_name(plan, policy, subject.id, subject.standing, &why);
+        if (code == LAM_OK) code = plan_make(plan, &policy, &options, &bytes, &why);
         if (code != LAM_OK && code != LAM_E_BUDGET) return *err = why, code;
         if (code == LAM_OK) fitting = LAM_OK;
         else if (fitting != LAM_OK) *err = why;
-        if (o->json) json_array_append_new(list, plan_json(names[policy], &bytes));
-        else if (!o->quiet) print_plan(plan, names[policy], &bytes);
+        if (o->json) json_array_append_new(list, plan_json(&subject, &bytes));
+        else if (!o->quiet) print_plan(plan, &subject, &bytes);
         if (!o->json && !o->quiet && !chosen && policy == LAM_POLICY_DUAL) printf("\n");
     }
     return fitting;
@@ -82,6 +92,7 @@ int cmd_plan(struct options *o)
     if (code == LAM_OK) code = plan_all(o, &plan, list, &err);
     plan_close(&plan);
     if (code != LAM_OK) {
+        if (lam_manifest_detect(o->model)) stack_list_faults(o, code, &err);
         json_decref(list);
         return report(o, &err);
     }

@@ -208,11 +208,13 @@ static lam_code check_composition(const struct options *o, struct opened *out, l
     return code == LAM_OK ? code : about(err, o->model);
 }
 
-const char *standing(const struct opened *all)
+const char *standing_of(const struct opened *all, const lam_composition *c)
 {
-    if (all->standing[0] && strcmp(all->standing_id, lam_composition_id(all->composition)) == 0) return all->standing;
-    return lam_composition_n_adapters(all->composition) ? "unverified mixture" : "base";
+    if (all->standing[0] && strcmp(all->standing_id, lam_composition_id(c)) == 0) return all->standing;
+    return lam_composition_n_adapters(c) ? "unverified mixture" : "base";
 }
+
+const char *standing(const struct opened *all) { return standing_of(all, all->composition); }
 
 void print_standing(FILE *to, const struct opened *all, int width)
 {
@@ -233,31 +235,20 @@ static lam_code open_stack(const struct options *o, struct opened *out, lam_erro
     return code == LAM_OK ? compose(out, false, &out->composition, err) : code;
 }
 
-/* Where one thing is wrong with a stack there may be more: all of it is listed, and the first of it is the error. */
-static lam_code find_all(const struct options *o, struct opened *out, lam_code code, lam_error *err)
+static lam_code open_parts(const struct options *o, struct opened *out, lam_error *err)
 {
-    lam_fault_list faults = {0};
-    lam_error all;
-    if (!out->base || code == LAM_E_CANCELLED || code == LAM_E_NO_MEMORY) return code;
-    if (stack_check(o, &out->stack, out->base_path, out->info.base_digest, &faults, &all) != LAM_OK && faults.n > 1) {
-        list_faults(faults.items, faults.n);
-        *err = all;
-        code = err->code;
-    }
-    lam_fault_list_release(&faults);
-    if (out->stack.advice[0]) hint(err, out->stack.advice);
-    return code;
+    *out = (struct opened){.stack = {0}};
+    lam_code code = check_budget(o, err);
+    if (code == LAM_OK) code = open_base(o, out, err);
+    if (code == LAM_OK) code = stack_name_owners(o, &out->stack, out->base_path, out->info.base_digest, err);
+    return code == LAM_OK ? open_stack(o, out, err) : code;
 }
 
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err)
 {
-    *out = (struct opened){.stack = {0}};
-    lam_code code = check_budget(o, err);
-    if (code != LAM_OK) return code;
-    code = open_base(o, out, err);
-    if (code == LAM_OK) code = stack_name_owners(o, &out->stack, out->base_path, out->info.base_digest, err);
-    if (code == LAM_OK) code = open_stack(o, out, err);
-    return code == LAM_OK ? check_composition(o, out, err) : find_all(o, out, code, err);
+    lam_code code = open_parts(o, out, err);
+    if (code == LAM_OK) return check_composition(o, out, err);
+    return out->base || lam_manifest_detect(o->model) ? stack_list_faults(o, code, err) : code;
 }
 
 lam_code check_not_read(const struct options *o, const struct opened *all, const char *path, lam_error *err)

@@ -39,6 +39,8 @@ lam_code open_base(const struct options *o, struct opened *out, lam_error *err);
 lam_code open_all(const struct options *o, struct opened *out, lam_error *err);
 /* "base", "unverified mixture", "claimed by …" or "verified by NAME" (lamina/receipt.h), of the composition as it is now. */
 const char *standing(const struct opened *all);
+/* The same of another composition of what is open. */
+const char *standing_of(const struct opened *all, const lam_composition *composition);
 /* Sets it by receipts[n], each checked against the composition and the trust list of the options. */
 lam_code take_receipts(const struct options *o, struct opened *all, const char *const receipts[], size_t n, lam_error *err);
 /* "verified", or "unverified" with --verify off: the base's bytes that a result came from. */

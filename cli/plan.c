@@ -4,6 +4,8 @@
 #include "prompt.h"
 #include "report.h"
 
+#include "lamina/receipt.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +157,22 @@ lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_opti
     list_paths(p->adapters, p->n_adapters, paths);
     list_paths(p->from, p->n_from, from_paths);
     return lam_plan(p->base.path, &stack, options, out, err);
+}
+
+lam_code plan_name(const struct plan *p, lam_policy policy, char id[LAM_DIGEST_TEXT], char standing[256], lam_error *err)
+{
+    lam_manifest m = *p->stack.m;
+    const char *paths[MAX_ADAPTERS];
+    lam_trust *trust = NULL;
+    m.policy = policy;
+    list_paths(p->adapters, p->n_adapters, paths);
+    lam_code code = lam_manifest_id(&m, p->base.path, paths, id, err);
+    if (code == LAM_OK && m.id && strcmp(m.id, id) != 0)
+        code = fail(err, LAM_E_WRONG_COMPOSITION, "%.200s is composition %s, it says %s", p->o->model, id, m.id);
+    if (code == LAM_OK && m.n_receipts) code = lam_trust_open(p->o->trust, &trust, err);
+    if (code == LAM_OK) code = lam_standing(id, m.n_adapters, m.receipts, m.n_receipts, trust, standing, err);
+    lam_trust_free(trust);
+    return code;
 }
 
 void plan_close(struct plan *p)

@@ -20,6 +20,8 @@ struct plan {
 lam_code plan_open(const struct options *o, struct plan *p, lam_error *err);
 /* policy: NULL, that of the options; else of every matrix that they do not name. LAM_E_BUDGET: *out is filled in. */
 lam_code plan_make(const struct plan *p, const lam_policy *policy, lam_plan_options *options, lam_plan_bytes *out, lam_error *err);
+/* The composition under the policy: its id, and how it stands by the manifest's receipts. */
+lam_code plan_name(const struct plan *p, lam_policy policy, char id[LAM_DIGEST_TEXT], char standing[256], lam_error *err);
 void plan_close(struct plan *p);
 
 /* The budget in bytes that the options state, or else the manifest; 0: none. */

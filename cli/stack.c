@@ -120,11 +120,22 @@ static lam_code read_file(const struct options *o, struct stack *s, lam_error *e
     return code == LAM_OK ? search_parts(o, s, err) : code;
 }
 
+/* --search is for the parts of manifests, of the one that is the model or of the one that --from names. */
+static lam_code refuse_search(const struct options *o, lam_error *err)
+{
+    for (size_t i = 0; i < o->from.n; i++)
+        if (lam_manifest_detect(o->from.items[i])) return LAM_OK;
+    if (o->search.n == 0) return LAM_OK;
+    return fail(err, LAM_E_CONFLICT, "--search %.200s looks for the parts of a manifest, and %.200s is none", o->search.items[0], o->model);
+}
+
 lam_code stack_open(const struct options *o, struct stack *s, lam_error *err)
 {
     *s = (struct stack){.m = &s->made};
     bool file = lam_manifest_detect(o->model);
-    lam_code code = file ? LAM_OK : held_open(o, o->model, HELD_MODEL, &s->model, err);
+    lam_code code = check_folders(o, err);
+    if (code == LAM_OK && !file) code = refuse_search(o, err);
+    if (code == LAM_OK && !file) code = held_open(o, o->model, HELD_MODEL, &s->model, err);
     if (code != LAM_OK) return code;
     const lam_manifest *kept = held_manifest(s->model);
     code = file ? read_file(o, s, err) : kept ? take_manifest(o, s, kept, err) : make(o, s, err);
@@ -139,6 +150,7 @@ void stack_release(struct stack *s)
 {
     for (size_t i = 0; i < s->n_texts; i++) free(s->texts[i]);
     lam_manifest_free(s->read);
+    lam_fault_list_release(&s->missing);
     lam_memory_free(s->contests);
     free(s->owners);
     held_close(s->model);
@@ -146,7 +158,7 @@ void stack_release(struct stack *s)
     *s = (struct stack){0};
 }
 
-/* The adapter's .slm, or what its import found; where that begins the list, *summary says what all of it comes from, as import does. */
+/* The adapter's .slm, or what its import found; without a base only what is a .slm already. Where that begins the list, *summary says what all of it comes from, as import does. */
 static void obtain(const struct options *o, const lam_manifest_adapter *a, const char *base, const char *base_digest, struct lam_cached *out,
                    lam_fault_list *faults, lam_error *summary)
 {
@@ -173,7 +185,8 @@ static void obtain(const struct options *o, const lam_manifest_adapter *a, const
     lam_memory_free(report.faults);
 }
 
-lam_code stack_open_base(const struct options *o, const struct stack *s, struct lam_cached *out, char digest[LAM_DIGEST_TEXT], lam_error *err)
+/* The base as a .slm, whichever it is. */
+static lam_code import_base(const struct options *o, const struct stack *s, struct lam_cached *out, char digest[LAM_DIGEST_TEXT], lam_error *err)
 {
     struct progress progress;
     struct lam_cache_options cache = {.progress = progress_step, .progress_context = &progress};
@@ -189,7 +202,14 @@ lam_code stack_open_base(const struct options *o, const struct stack *s, struct 
     snprintf(digest, LAM_DIGEST_TEXT, "%s", value ? value : "");
     json_decref(found);
     lam_memory_free(text);
-    if (!value) return fail(err, LAM_E_FORMAT, "%s is an adapter, not a base", m->base_file);
+    return value ? LAM_OK : fail(err, LAM_E_FORMAT, "%s is an adapter, not a base", m->base_file);
+}
+
+lam_code stack_open_base(const struct options *o, const struct stack *s, struct lam_cached *out, char digest[LAM_DIGEST_TEXT], lam_error *err)
+{
+    const lam_manifest *m = s->m;
+    lam_code code = import_base(o, s, out, digest, err);
+    if (code != LAM_OK) return code;
     if (m->base_digest && strcmp(m->base_digest, digest) != 0)
         return fail(err, LAM_E_WRONG_BASE, "%.150s: %.150s is base %s, the manifest names %s", o->model, m->base_file, digest, m->base_digest);
     return LAM_OK;
@@ -209,6 +229,7 @@ static struct files *files_open(const struct options *o, const struct stack *s, 
 {
     struct files *f = calloc(1, sizeof *f);
     for (size_t i = 0; f && i < s->m->n_adapters; i++) {
+        if (s->no_adapter[i] || (!base && !is_slm(s->m->adapters[i].file))) continue;
         obtain(o, &s->m->adapters[i], base, base_digest, &f->cached[i], faults, &f->summary);
         f->paths[i] = f->cached[i].path;
     }
@@ -375,16 +396,56 @@ static void advise(struct stack *s, const struct files *f, const char *base)
     lam_memory_free(contests);
 }
 
-lam_code stack_check(const struct options *o, struct stack *s, const char *base, const char *base_digest, lam_fault_list *faults, lam_error *err)
+/* Adds what is wrong with the stack's base, adapters and all between them. */
+static lam_code check_parts(const struct options *o, struct stack *s, lam_fault_list *faults, lam_error *err)
 {
+    struct lam_cached cached = {0};
     lam_error why;
-    struct files *f = files_open(o, s, base, base_digest, faults);
-    if (!f) return fail_memory(err);
-    if (o->owners.n && !s->owners && own(o, s, f, base, &why) != LAM_OK) lam_fault_list_add_error(faults, "owners", &why);
-    lam_code code = lam_manifest_check(s->m, base, f->paths, faults, err);
+    char digest[LAM_DIGEST_TEXT] = "";
+    lam_code code = s->no_base ? LAM_E_NOT_FOUND : import_base(o, s, &cached, digest, &why);
+    if (code == LAM_E_CANCELLED || code == LAM_E_NO_MEMORY) return *err = why, code;
+    if (code != LAM_OK && !s->no_base) lam_fault_list_add_error(faults, "base", &why);
+    const char *base = code == LAM_OK ? cached.path : NULL;
+    struct files *f = files_open(o, s, base, digest, faults);
+    if (!f) return lam_cache_release(&cached), fail_memory(err);
+    if (base && o->owners.n && own(o, s, f, base, &why) != LAM_OK) lam_fault_list_add_error(faults, "owners", &why);
+    code = lam_manifest_check(s->m, base, f->paths, faults, err);
     if (code != LAM_OK && f->summary.code) code = (*err = f->summary).code;
     if (code != LAM_OK && s->read) about(err, o->model);
-    if (code != LAM_OK) advise(s, f, base);
+    if (code != LAM_OK && base) advise(s, f, base);
+    if (s->advice[0]) hint(err, s->advice);
     files_close(f);
+    lam_cache_release(&cached);
+    return code;
+}
+
+lam_code stack_check(const struct options *o, lam_fault_list *faults, lam_error *err)
+{
+    struct stack *s = calloc(1, sizeof *s);
+    if (!s) return fail_memory(err);
+    lam_code code = stack_open(o, s, err);
+    for (size_t i = 0; i < s->missing.n; i++) {
+        lam_error one = {.code = s->missing.items[i].code};
+        snprintf(one.message, sizeof one.message, "%s", s->missing.items[i].what);
+        lam_fault_list_add_error(faults, s->missing.items[i].subject, &one);
+    }
+    if (code == LAM_OK || s->missing.n) code = check_parts(o, s, faults, err);
+    stack_release(s);
+    free(s);
+    return code;
+}
+
+lam_code stack_list_faults(const struct options *o, lam_code code, lam_error *err)
+{
+    lam_fault_list faults = {0};
+    lam_error all;
+    if (code == LAM_E_CANCELLED || code == LAM_E_NO_MEMORY || code == LAM_E_BUDGET || code == LAM_E_NO_SPACE || code == LAM_E_IO) return code;
+    bool contest = code == LAM_E_CONFLICT; /* what ends it is told with it */
+    if (stack_check(o, &faults, &all) != LAM_OK && faults.n > (contest ? 0 : 1)) {
+        list_faults(faults.items, faults.n);
+        *err = all;
+        code = err->code;
+    }
+    lam_fault_list_release(&faults);
     return code;
 }

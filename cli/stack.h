@@ -20,11 +20,13 @@ struct stack {
     char *texts[2 * MAX_LIST + 1]; /* owned */
     size_t n_texts;
     struct held *model, *held[MAX_ADAPTERS]; /* owned: what stands in the store */
+    lam_fault_list missing;  /* owned: the parts that are nowhere */
+    bool no_base, no_adapter[MAX_ADAPTERS]; /* which those are */
     char advice[256];        /* how a contest of adapters is ended; "": there is none */
 };
 
-/* The model of the options, if it is a manifest, or the options themselves. A manifest's files are found where they are (search.h). What is wrong
- * with a manifest is listed for the next report. stack_release is due in any case. */
+/* The model of the options, if it is a manifest, or the options themselves. A manifest's files are found where they are (search.h); those that are
+ * nowhere are in out->missing, too. What is wrong with a manifest is listed for the next report. stack_release is due in any case. */
 lam_code stack_open(const struct options *o, struct stack *out, lam_error *err);
 void stack_release(struct stack *s);
 /* Whether a manifest, or a composition of the store, says what is composed. */
@@ -39,8 +41,12 @@ lam_code stack_open_base(const struct options *o, const struct stack *s, struct 
 /* --owner: who has what, which takes a look at the adapters. base is the .slm of the stack's base. */
 lam_code stack_name_owners(const struct options *o, struct stack *s, const char *base, const char *base_digest, lam_error *err);
 
-/* Finds everything that is wrong with the stack, its base being the .slm at base with this digest, and what to do about contests. Adapters
- * are imported into the cache where they must be. */
-lam_code stack_check(const struct options *o, struct stack *s, const char *base, const char *base_digest, lam_fault_list *faults, lam_error *err);
+/* Opens the stack of the options for this alone and finds everything that is wrong with it → *faults, from its manifest and parts that are
+ * nowhere to what adapters do to one another; what to do about contests stands in *err. Base and adapters are imported into the cache
+ * where they must be. */
+lam_code stack_check(const struct options *o, lam_fault_list *faults, lam_error *err);
+/* Opening failed with code, *err: where one thing is wrong there may be more, so all of it is listed for the next report, and the first of
+ * it is *err. Returns its code. */
+lam_code stack_list_faults(const struct options *o, lam_code code, lam_error *err);
 
 #endif

@@ -568,6 +568,16 @@ static void test_all_faults_of_a_stack(void **state)
             fail_msg("%s at %s was not found", lam_code_name(expected[i].code), expected[i].subject);
     lam_fault_list_release(&faults);
     assert_int_equal(lam_manifest_check(&m, "nothing.slm", paths, &faults, &err), LAM_E_NOT_FOUND);
+    assert_int_equal(count(&faults, "base", LAM_E_NOT_FOUND), 1);
+    lam_fault_list_release(&faults);
+    assert_int_not_equal(lam_manifest_check(&m, NULL, paths, &faults, &err), LAM_OK); /* what can be told without a base */
+    static const struct {
+        const char *subject;
+        lam_code code;
+        size_t n;
+    } alone[] = {{"adapter 1, case", LAM_E_DIGEST, 1}, {"adapter 2, case-2", LAM_E_ARGUMENT, 1}, {"adapter 3, three", LAM_E_TRUNCATED, 1},
+                 {"adapter 4, case-3", LAM_E_DUPLICATE, 1}, {"base", LAM_E_NOT_FOUND, 0}, {"owner of blk.7.attn_k", LAM_E_UNMATCHED, 0}};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) assert_int_equal(count(&faults, alone[i].subject, alone[i].code), alone[i].n);
     lam_fault_list_release(&faults);
     bench_close(&b);
 }
@@ -610,6 +620,15 @@ static void test_owner(void **state)
     owners[1].adapter = 0;
     assert_ok(lam_compose(b.f.base, a, (double[]){1, 1}, 2, &options, &d, &err), err);
     assert_string_not_equal(lam_composition_id(c), lam_composition_id(d));
+    char id[LAM_DIGEST_TEXT]; /* from the files alone */
+    assert_ok(lam_manifest_id(&m, b.f.base_path, paths, id, &err), err);
+    assert_string_equal(id, lam_composition_id(d));
+    owners[1].adapter = 1;
+    assert_ok(lam_manifest_id(&m, b.f.base_path, paths, id, &err), err);
+    assert_string_equal(id, lam_composition_id(c));
+    owners[1].module = "blk.0.attn_x";
+    assert_int_equal(lam_manifest_id(&m, b.f.base_path, paths, id, &err), LAM_E_UNMATCHED);
+    owners[1] = (lam_owner){"blk.0.attn_v", 0};
     uint32_t tokens[12];
     char of_c[LAM_DIGEST_TEXT], of_d[LAM_DIGEST_TEXT];
     fixture_tokens(3, fixture_vocab(&b.f), tokens, 12);
@@ -622,6 +641,47 @@ static void test_owner(void **state)
     m.n_owners = 0;
     assert_ok(lam_manifest_check(&m, b.f.base_path, paths, &faults, &err), err);
     for (size_t i = 0; i < 2; i++) lam_adapter_unload(a[i]);
+    bench_close(&b);
+}
+
+static void invoked(struct adapter_case *c) { json_object_set_new(c->metadata, "activation", json_pack("{s:[i,i]}", "invocation", 5, 9)); }
+
+/* The id from the files alone is that of the composition: policies, keys and values, a template, an activated adapter, a waiver. */
+static void test_id(void **state)
+{
+    (void)state;
+    struct bench b;
+    lam_error err;
+    lam_adapter *a;
+    lam_composition *c;
+    char id[LAM_DIGEST_TEXT];
+    bench_open(&b);
+    lam_module_policy policies[] = {{"blk.0.attn_q", LAM_POLICY_MATERIALIZE}, {"blk.0.attn_v", LAM_POLICY_DUAL}};
+    static const spoil_fn changes[] = {NULL, invoked, unbound};
+    for (size_t i = 0; i < 3; i++) {
+        write_case(&b, 0, 0, changes[i]);
+        lam_manifest_adapter adapter = {.file = "one", .weight = 0.5, .rule = i ? LAM_STACK_ADD : LAM_STACK_REPLACE, .waived = i == 2};
+        lam_manifest m = {.adapters = &adapter, .n_adapters = 1};
+        assert_ok(lam_adapter_load(b.f.base, b.paths[0], adapter.waived, &a, &err), err);
+        for (size_t k = 0; k < 4; k++) {
+            m.policy = k & 1 ? LAM_POLICY_MATERIALIZE : LAM_POLICY_DUAL;
+            m.module_policies = policies;
+            m.n_module_policies = k;
+            if (k == 3) m.n_module_policies = 2;
+            m.kv = (lam_kv)k;
+            m.template_text = k == 2 ? "{{ messages }}" : NULL;
+            lam_compose_options options = {.kv = m.kv, .policy = m.policy, .module_policies = policies, .n_module_policies = m.n_module_policies,
+                                           .chat_template = m.template_text, .rules = &adapter.rule};
+            assert_ok(lam_compose(b.f.base, &a, &adapter.weight, 1, &options, &c, &err), err);
+            assert_ok(lam_manifest_id(&m, b.f.base_path, (const char *[]){b.paths[0]}, id, &err), err);
+            assert_string_equal(id, lam_composition_id(c));
+            lam_composition_free(c);
+        }
+        lam_adapter_unload(a);
+        if (i < 2) continue;
+        adapter.waived = false;
+        assert_int_equal(lam_manifest_id(&m, b.f.base_path, (const char *[]){b.paths[0]}, id, &err), LAM_E_WRONG_BASE);
+    }
     bench_close(&b);
 }
 
@@ -676,7 +736,7 @@ int main(void)
         cmocka_unit_test(test_every_field), cmocka_unit_test(test_each_fault), cmocka_unit_test(test_all_faults_are_told),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_schema_names_the_fields), cmocka_unit_test(test_written_form),
         cmocka_unit_test(test_encodings), cmocka_unit_test(test_template_file), cmocka_unit_test(test_contests),
-        cmocka_unit_test(test_check_finds_what_the_loader_refuses), cmocka_unit_test(test_all_faults_of_a_stack), cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_check_finds_what_the_loader_refuses), cmocka_unit_test(test_all_faults_of_a_stack), cmocka_unit_test(test_owner), cmocka_unit_test(test_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

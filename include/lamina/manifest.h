@@ -111,10 +111,18 @@ LAM_API lam_code lam_manifest_write(const lam_manifest *manifest, const char *pa
 
 /* Checks a whole stack without staging anything, and goes on after each fault: digests, bindings and waivers, method, modules, names,
  * shapes, rank, types, roles, finite values, index order, what occurs twice, owners, policies. base is the .slm of the manifest's base,
- * adapters[n_adapters] those of its adapters (NULL: one that could not be had, and is passed over). Reads every byte of the adapters, and
- * of the base what lies beside the weights. LAM_OK if there is no fault; else, and if the base cannot be opened, as lam_fault_list_error. */
+ * adapters[n_adapters] those of its adapters; NULL is one that could not be had, and is passed over. Without a base, or with one that cannot be
+ * opened, which is a fault, only digests and parts of the adapters and a template of the manifest's own are looked at. What faults holds already
+ * stays, and counts. Reads every byte of the adapters, and of the base what lies beside the weights. LAM_OK if there is no fault; else as
+ * lam_fault_list_error. */
 LAM_API lam_code lam_manifest_check(const lam_manifest *manifest, const char *base, const char *const adapters[], lam_fault_list *faults,
                                     lam_error *err);
+
+/* The composition_id of the manifest's stack, from its files alone, as lam_compose would give it → id; nothing is staged. base and
+ * adapters[n_adapters] are .slm. What a composition is refused for beyond that is not looked for (lam_manifest_check). LAM_E_WRONG_BASE,
+ * LAM_E_UNMATCHED, LAM_E_LIMIT, LAM_E_NO_MEMORY, and the errors of the files. */
+LAM_API lam_code lam_manifest_id(const lam_manifest *manifest, const char *base, const char *const adapters[], char id[LAM_DIGEST_TEXT],
+                                 lam_error *err);
 
 #define LAM_ADAPTER_NAME 112
 /* How outputs and faults call the adapters, out[n_adapters]: as the manifest does, else as their files at adapters[n_adapters] say (as in

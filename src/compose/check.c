@@ -17,7 +17,7 @@
 struct checking {
     const lam_manifest *manifest;
     struct lam_model *model;
-    const struct lam_base_targets *base;                     /* the model's */
+    const struct lam_base_targets *base;                     /* the model's; NULL: it could not be had */
     lam_fault_list *faults;
     uint8_t *touches;                                        /* [n_adapters][n_items] */
     uint64_t *contested;                                     /* [n_items]: the adapters that claim what has no owner */
@@ -44,11 +44,13 @@ static void check_tokenizer(struct checking *c)
         lam_fault_list_add(c->faults, LAM_E_TOKENIZER, "tokenizer", "is %s, the manifest names %s", digest, m->tokenizer_digest);
 }
 
-/* The manifest's own template, which can be run, or else the base's. */
+/* The manifest's own template, which can be run, or else the base's, if there is a base. */
 static void check_template(struct checking *c)
 {
     const lam_manifest *m = c->manifest;
-    const char *text = m->template_text ? m->template_text : json_string_value(json_object_get(c->model->file->metadata, "chat_template"));
+    const char *text = m->template_text;
+    if (!text && !c->model) return;
+    if (!text) text = json_string_value(json_object_get(c->model->file->metadata, "chat_template"));
     char digest[LAM_DIGEST_TEXT] = "none";
     struct lam_template *compiled = NULL;
     lam_error err;
@@ -103,7 +105,8 @@ static void check_one(struct checking *c, size_t i, const char *path)
     const lam_manifest_adapter *a = &c->manifest->adapters[i];
     if (!isfinite(a->weight)) lam_fault_list_add(c->faults, LAM_E_ARGUMENT, c->labels[i], "its weight is not finite");
     if (!path) return;
-    lam_check_adapter(path, c->labels[i], c->base, a, c->touches + i * c->base->n_items, c->digests[i], c->faults);
+    if (c->base) lam_check_adapter(path, c->labels[i], c->base, a, c->touches + i * c->base->n_items, c->digests[i], c->faults);
+    else lam_identify_adapter(path, c->labels[i], a, c->digests[i], c->faults);
     if (!c->digests[i][0]) return;
     if (differs(a->digest, c->digests[i]))
         lam_fault_list_add(c->faults, LAM_E_DIGEST, c->labels[i], "is %s, the manifest names %s", c->digests[i], a->digest);
@@ -200,16 +203,23 @@ static void check_target(struct checking *c, size_t t)
     is_contested(c, t, claimants(c, acts, t, LAM_TOUCH_BIAS), "its bias");
 }
 
-static void check_all(struct checking *c, const char *const adapters[])
+static void check_base(struct checking *c)
 {
     const lam_manifest *m = c->manifest;
     if (differs(m->base_digest, c->model->base_digest))
         lam_fault_list_add(c->faults, LAM_E_WRONG_BASE, "base", "is %s, the manifest names %s", c->model->base_digest, m->base_digest);
     lam_check_base_parts(c->model->file, &m->base_parts, "base", c->faults);
     check_tokenizer(c);
+}
+
+/* Without a base: what can be told of the rest. */
+static void check_all(struct checking *c, const char *const adapters[])
+{
+    if (c->base) check_base(c);
     check_template(c);
     label_adapters(c, adapters);
-    for (size_t i = 0; i < m->n_adapters; i++) check_one(c, i, adapters[i]);
+    for (size_t i = 0; i < c->manifest->n_adapters; i++) check_one(c, i, adapters[i]);
+    if (!c->base) return;
     check_owners(c);
     for (size_t t = 0; t < c->base->n_items; t++) check_target(c, t);
 }
@@ -223,7 +233,7 @@ static void close_checking(struct checking *c)
     lam_free(c);
 }
 
-/* Goes through the whole stack. *out is closed by the caller, also after a failure. */
+/* Goes through the whole stack, base or NULL. *out is closed by the caller, also after a failure. */
 static lam_code examine(const lam_manifest *m, const char *base, const char *const adapters[], lam_fault_list *faults, struct checking **out,
                         lam_error *err)
 {
@@ -231,13 +241,15 @@ static lam_code examine(const lam_manifest *m, const char *base, const char *con
     if (m->n_adapters > LAM_MANIFEST_MAX_ADAPTERS)
         return LAM_RAISE(err, LAM_E_LIMIT, "%zu adapters, %d at most", m->n_adapters, LAM_MANIFEST_MAX_ADAPTERS);
     c = *out = lam_alloc(1, sizeof *c);
-    if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
+    if (!c) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu adapters: out of memory", m->n_adapters);
     *c = (struct checking){.manifest = m, .faults = faults};
-    LAM_TRY(lam_model_open(base, NULL, &c->model, err));
-    c->base = &c->model->targets;
-    c->touches = lam_alloc(m->n_adapters, c->base->n_items);
-    c->contested = lam_alloc(c->base->n_items, sizeof *c->contested);
-    if (!c->touches || !c->contested) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
+    if (base) {
+        LAM_TRY(lam_model_open(base, NULL, &c->model, err));
+        c->base = &c->model->targets;
+        c->touches = lam_alloc(m->n_adapters, c->base->n_items);
+        c->contested = lam_alloc(c->base->n_items, sizeof *c->contested);
+        if (!c->touches || !c->contested) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: out of memory", base);
+    }
     check_all(c, adapters);
     return LAM_OK;
 }
@@ -246,7 +258,14 @@ lam_code lam_manifest_check(const lam_manifest *m, const char *base, const char 
 {
     struct checking *c;
     lam_error why;
-    if (examine(m, base, adapters, faults, &c, &why) != LAM_OK) lam_fault_list_add_error(faults, "base", &why);
+    lam_code code = examine(m, base, adapters, faults, &c, &why);
+    if (code != LAM_OK) {
+        lam_fault_list_add_error(faults, "base", &why);
+        close_checking(c);
+        c = NULL;
+        if (code != LAM_E_NO_MEMORY && examine(m, NULL, adapters, faults, &c, &why) != LAM_OK && why.code != code)
+            lam_fault_list_add_error(faults, "stack", &why);
+    }
     close_checking(c);
     return lam_fault_list_error(faults, "stack", err);
 }

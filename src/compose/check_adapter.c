@@ -290,21 +290,21 @@ static void check_modules(const struct scan *s)
     }
 }
 
-static void check_file(struct scan *s, const lam_manifest_adapter *entry, char digest[LAM_DIGEST_TEXT])
+static void take_digest(const struct scan *s, char digest[LAM_DIGEST_TEXT])
 {
     lam_error err;
-    if (s->file->kind != LAM_SLM_ADAPTER) {
-        fault(s, LAM_E_FORMAT, "", "is a base, not an adapter");
-        return;
-    }
+    if (lam_adapter_digest(s->file, digest, &err) == LAM_OK) return;
+    digest[0] = 0;
+    fault(s, err.code, "", "%s", err.message);
+}
+
+static void check_file(struct scan *s, const lam_manifest_adapter *entry, char digest[LAM_DIGEST_TEXT])
+{
     check_method(s);
     check_binding(s, entry->waived);
     check_bytes(s);
     check_activation(s);
-    if (lam_adapter_digest(s->file, digest, &err) != LAM_OK) {
-        digest[0] = 0;
-        fault(s, err.code, "", "%s", err.message);
-    }
+    take_digest(s, digest);
     s->used = lam_alloc(s->file->n_entries, sizeof *s->used);
     if (s->used) check_modules(s);
     else fault(s, LAM_E_NO_MEMORY, "", "out of memory");
@@ -312,13 +312,33 @@ static void check_file(struct scan *s, const lam_manifest_adapter *entry, char d
     lam_check_adapter_parts(s->file, &entry->parts, s->label, s->faults); /* what is wrong in itself comes before what is only another */
 }
 
+/* Opens the file at path; false, with a fault, if it is no adapter. */
+static bool open_scan(struct scan *s, const char *path)
+{
+    lam_error err;
+    if (lam_slm_open(path, &s->file, &err) != LAM_OK) fault(s, err.code, "", "%s", err.message);
+    else if (s->file->kind != LAM_SLM_ADAPTER) fault(s, LAM_E_FORMAT, "", "is a base, not an adapter");
+    else return true;
+    return false;
+}
+
 void lam_check_adapter(const char *path, const char *label, const struct lam_base_targets *base, const lam_manifest_adapter *entry, uint8_t *touches,
                        char digest[LAM_DIGEST_TEXT], lam_fault_list *faults)
 {
     struct scan s = {.label = label, .base = base, .faults = faults, .touches = touches};
-    lam_error err;
     digest[0] = 0;
-    if (lam_slm_open(path, &s.file, &err) == LAM_OK) check_file(&s, entry, digest);
-    else fault(&s, err.code, "", "%s", err.message);
+    if (open_scan(&s, path)) check_file(&s, entry, digest);
+    lam_slm_close(s.file);
+}
+
+void lam_identify_adapter(const char *path, const char *label, const lam_manifest_adapter *entry, char digest[LAM_DIGEST_TEXT],
+                          lam_fault_list *faults)
+{
+    struct scan s = {.label = label, .faults = faults};
+    digest[0] = 0;
+    if (open_scan(&s, path)) {
+        take_digest(&s, digest);
+        lam_check_adapter_parts(s.file, &entry->parts, label, faults);
+    }
     lam_slm_close(s.file);
 }

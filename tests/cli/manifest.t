@@ -26,18 +26,34 @@ Its parts are found by their digests, whatever they are called: beside it, and i
 
   $ lamina logits renamed.txt --raw -p Once | cmp - plain
   $ mkdir -p far/away bases "some adapters"; cp moved/both.json far/away; lamina run far/away/both.json -p Hi 2>&1 | sed 's/sha256:[0-9a-f]*/ID/'
-  lamina: far/away/both.json: base, stories260K, ID: there is no far/away/../stories.slm, and nothing of that digest is in far/away; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+  lamina: far/away/both.json: stack: 3 faults; the first: base, stories260K: ID: there is no far/away/../stories.slm, and nothing of that digest is in far/away; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+    LAM_E_NOT_FOUND  base, stories260K       ID: there is no far/away/../stories.slm, and nothing of that digest is in far/away; --search DIR looks elsewhere
+    LAM_E_NOT_FOUND  adapter 1, oz           ID: there is no far/away/../oz.slm, and nothing of that digest is in far/away; --search DIR looks elsewhere
+    LAM_E_NOT_FOUND  adapter 2, shakespeare  ID: there is no far/away/../shakespeare.slm, and nothing of that digest is in far/away; --search DIR looks elsewhere
   $ cp stories.slm bases/model-1.slm; cp "$DATA/README.md" bases/broken.slm
   > lamina run far/away/both.json -p Hi --search bases --search moved 2>&1 | sed 's/sha256:[0-9a-f]*/ID/'
-  lamina: far/away/both.json: adapter 1, oz, ID: there is no far/away/../oz.slm, and nothing of that digest is in far/away, bases, moved; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+  lamina: far/away/both.json: stack: 2 faults; the first: adapter 1, oz: ID: there is no far/away/../oz.slm, and nothing of that digest is in far/away, bases, moved; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+    LAM_E_NOT_FOUND  adapter 1, oz           ID: there is no far/away/../oz.slm, and nothing of that digest is in far/away, bases, moved; --search DIR looks elsewhere
+    LAM_E_NOT_FOUND  adapter 2, shakespeare  ID: there is no far/away/../shakespeare.slm, and nothing of that digest is in far/away, bases, moved; --search DIR looks elsewhere
   $ cp oz.slm "some adapters/x.slm"; cp shakespeare.slm "some adapters/y.slm"; lamina logits far/away/both.json --search bases --search "some adapters" --raw -p Once | cmp - plain
   $ lamina run far/away/both.json -p Hi --search nowhere
+  lamina: --search nowhere: No such file or directory (LAM_E_NOT_FOUND)
+  [1]
+  $ lamina run stories.slm --search nowhere -p Hi; lamina run stories.slm --search bases -p Hi
+  lamina: --search nowhere: No such file or directory (LAM_E_NOT_FOUND)
+  lamina: --search bases looks for the parts of a manifest, and stories.slm is none (LAM_E_CONFLICT)
+  [1]
+  $ lamina plan stories.slm --from far/away/both.json --search bases --search "some adapters" --policy dual | grep -c "composition before"; lamina check moved/both.json --search nowhere
+  1
   lamina: --search nowhere: No such file or directory (LAM_E_NOT_FOUND)
   [1]
   $ lamina inspect far/away/both.json | grep ^standing
   standing            unverified mixture
   $ sed 's/,*"file":"[^"]*"//g; s/{,/{/g' moved/both.json > bare.json; lamina logits bare.json --raw -p Once | cmp - plain; cp bare.json far/away; lamina check far/away/bare.json 2>&1 | sed 's/sha256:[0-9a-f]*/ID/'
-  lamina: far/away/bare.json: base, stories260K, ID: it names no file, and nothing of that digest is in far/away; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+  lamina: far/away/bare.json: stack: 3 faults; the first: base, stories260K: ID: it names no file, and nothing of that digest is in far/away; --search DIR looks elsewhere (LAM_E_NOT_FOUND)
+    LAM_E_NOT_FOUND  base, stories260K       ID: it names no file, and nothing of that digest is in far/away; --search DIR looks elsewhere
+    LAM_E_NOT_FOUND  adapter 1, oz           ID: it names no file, and nothing of that digest is in far/away; --search DIR looks elsewhere
+    LAM_E_NOT_FOUND  adapter 2, shakespeare  ID: it names no file, and nothing of that digest is in far/away; --search DIR looks elsewhere
   $ lamina compose far/away/bare.json --search bases --search "some adapters" -o far/found.json -q; grep -o '"file":"[^"]*"' far/found.json
   "file":"../some adapters/x.slm"
   "file":"../some adapters/y.slm"
@@ -181,6 +197,52 @@ Another file than the one that was meant.
     LAM_E_DUPLICATE        adapter 2, shakespeare  is the same as adapter 1: one adapter stands in a stack once
   $ mv oz-right oz.slm
 
+Whichever step finds a fault, all the others are told with it, by every command that composes: digests and parts of base, tokenizer and adapters, modules.
+
+  $ cat > wrong.py << 'END'
+  > import json, sys
+  > m = json.load(open("moved/both.json"))
+  > no = "sha256:" + 64 * "0"
+  > m["base"]["digest"] = m["base"]["parts"]["config"] = no
+  > m["tokenizer"]["digest"] = no
+  > m["template"] = {"digest": no}
+  > m["adapters"][0]["parts"]["factors"] = no
+  > m["module_policies"] = {"blk.9.attn_q": "dual"}
+  > del m["id"]
+  > if len(sys.argv) > 1: m["adapters"][1]["file"] = "nothing.slm"; m["adapters"][1]["digest"] = no; m["memory_budget"] = 10**9
+  > json.dump(m, open("moved/wrong.json", "w"))
+  > END
+  $ cat > told.py << 'END'
+  > import json, sys
+  > print(*[f["name"][6:] + " (" + f["subject"] + ")" for f in json.load(sys.stdin)["error"]["faults"]], sep=", ")
+  > END
+  $ python3 wrong.py; for c in check run compose "plan -m" merge "logits --token-ids 1"; do lamina $c moved/wrong.json $(test "$c" = merge && echo -o x.slm; test "$c" = run && echo -p Hi) --json | python3 told.py; done | uniq -c | sed 's/^ *//'
+  6 WRONG_BASE (base), BASE_CONFIG (base), TOKENIZER (tokenizer), TEMPLATE (template), ADAPTER_FACTORS (adapter 1, oz), UNMATCHED (policy of blk.9.attn_q)
+  $ lamina check moved/wrong.json 2>&1 | sed 's/sha256:[0-9a-f]*/ID/g; s/  *$//'
+  lamina: moved/wrong.json: stack: 6 faults; the first: base: is ID, the manifest names ID (LAM_E_WRONG_BASE)
+    LAM_E_WRONG_BASE       base                    is ID, the manifest names ID
+    LAM_E_BASE_CONFIG      base                    its configuration: ID, the manifest says ID
+    LAM_E_TOKENIZER        tokenizer               is ID, the manifest names ID
+    LAM_E_TEMPLATE         template                is none, the manifest names ID
+    LAM_E_ADAPTER_FACTORS  adapter 1, oz           its factors: ID, the manifest says ID
+    LAM_E_UNMATCHED        policy of blk.9.attn_q  the base has no such module
+  $ python3 wrong.py missing; for c in check run; do lamina $c moved/wrong.json $(test "$c" = run && echo -p Hi) --json | python3 told.py; done | uniq -c | sed 's/^ *//'
+  2 NOT_FOUND (adapter 2, shakespeare), WRONG_BASE (base), BASE_CONFIG (base), TOKENIZER (tokenizer), TEMPLATE (template), ADAPTER_FACTORS (adapter 1, oz), UNMATCHED (policy of blk.9.attn_q)
+
+A base that is really another one, and one that is nowhere.
+
+  $ lamina import "$TESTS/golden/llama-gqa/llama-gqa-q4_0.gguf" -o other.slm -q; sed 's/stories\.slm/other.slm/' moved/both.json > moved/other.json; lamina check moved/other.json --json | python3 -c 'import json, sys; print(*sorted({f["name"] for f in json.load(sys.stdin)["error"]["faults"] if f["subject"] == "base"}))'
+  LAM_E_BASE_CONFIG LAM_E_BASE_LAYOUT LAM_E_BASE_WEIGHTS LAM_E_WRONG_BASE
+  $ lamina import "$TESTS/golden/qwen2-tied" -o other.slm -q; lamina check moved/other.json --json | python3 -c 'import json, sys; print(*sorted({f["name"] for f in json.load(sys.stdin)["error"]["faults"] if f["subject"] == "base"}))'
+  LAM_E_BASE_CONFIG LAM_E_BASE_LAYOUT LAM_E_BASE_WEIGHTS LAM_E_WRONG_BASE
+  $ python3 - << 'END'
+  > import json
+  > m = json.load(open("moved/wrong.json")); m["base"]["file"] = "gone.slm"; m["adapters"][0]["file"] = "../shakespeare.slm"
+  > json.dump(m, open("moved/gone.json", "w"))
+  > END
+  > lamina check moved/gone.json --json | python3 told.py
+  NOT_FOUND (base, stories260K), NOT_FOUND (adapter 2, shakespeare), ADAPTER_ALPHA (adapter 1, oz), ADAPTER_MODULES (adapter 1, oz), ADAPTER_FACTORS (adapter 1, oz), DIGEST (adapter 1, oz)
+
 Rules, owners and policies.
 
   $ lamina check stories.slm -a oz.slm,replace -a shakespeare.slm,replace 2>&1 | head -2
@@ -210,7 +272,7 @@ Owners by pattern, and of all that is contested; the manifest has each by its na
   $ sh both.sh --owner 'blk.0.*=oz' 2>&1 | head -1
   lamina: stack: 28 faults; the first: blk.1.attn_k: adapter 1, oz and adapter 2, shakespeare both replace this module; name its owner; --owner blk.1.attn_k=oz gives that one to oz, --owner oz all that it takes part in (LAM_E_CONFLICT)
   $ sh both.sh --owner 'blk.[1-4].*=oz' --owner 'blk.0.[!f]*=oz' --owner 'blk.0.ffn_[du]*=oz'
-  lamina: adapters oz and shakespeare both replace module blk.0.ffn_gate; name its owner; --owner blk.0.ffn_gate=oz gives it to oz (LAM_E_CONFLICT)
+  lamina: stack: blk.0.ffn_gate: adapter 1, oz and adapter 2, shakespeare both replace this module; name its owner; --owner blk.0.ffn_gate=oz gives it to oz (LAM_E_CONFLICT)
   [1]
   $ sh both.sh --owner 'blk.9.*=oz' 2>&1 | grep owners
   lamina: stack: 36 faults; the first: owners: --owner blk.9.*=oz: no module that several replace, that adapter among them, is called so; --owner blk.0.attn_k=oz gives that one to oz, --owner oz all that it takes part in (LAM_E_UNMATCHED)

@@ -5,6 +5,8 @@ How much memory a composition takes, told before it is taken.
   $ lamina import "$DATA/adapters/shakespeare" -m s.slm -o sh.slm -q
   $ lamina plan s.slm -a oz.slm -c 512 -t 2 --policy dual
   policy dual, a context of 512, 2 threads
+  composition sha256:[0-9a-f]{64} (re)
+  standing unverified mixture
   base, mapped \s+ \d+\.\d\d MB  shared with the system's file cache, not counted (re)
   program and threads \s+ \d+\.\d\d MB (re)
   base, decoded \s+ \d+\.\d\d MB  norms, biases, metadata, tokenizer (re)
@@ -18,6 +20,14 @@ How much memory a composition takes, told before it is taken.
   peak \s+ \d+\.\d\d MB (re)
   $ lamina plan s.slm -a oz.slm -c 512 --json | python3 -c "import json,sys; print([p['policy'] for p in json.load(sys.stdin)['plans']])"
   ['dual', 'materialize']
+
+Each plan names its composition, as what composes it does, and how that stands.
+
+  $ for p in dual materialize; do lamina compose s.slm -a oz.slm=0.5 --policy $p --json -o $p.json; done | grep composition_id > 1; lamina plan s.slm -a oz.slm=0.5 --json | grep composition_id | sed 's/^ *//' > 2; sed 's/^ *//' 1 | cmp - 2; lamina plan dual.json | grep ^composition | cut -d' ' -f2 | grep -cf - 1; lamina plan s.slm --json | grep -c '"standing": "base"'
+  1
+  2
+  $ echo '{"perplexity":1}' > f.json; lamina receipt make dual.json --figures f.json -o receipt.json -q; lamina compose dual.json --receipt receipt.json -o claimed.json -q; lamina plan claimed.json --json | grep standing
+        "standing": "claimed by a bare hash",
 
 A switch of a session holds both compositions, and its keys and values twice; drafts and the prefix cache are counted where they are asked for.
 
