@@ -14,17 +14,18 @@
 struct merge {
     struct options *o;
     struct opened all;
+    lam_composition *composition; /* of the policy materialize: what is written; owned */
     json_t *report; /* owned */
     double seconds;
 };
 
 /* The composition under the policy that merging is defined by, whatever the options or a manifest say. */
-static lam_code compose_materialized(struct merge *m, lam_composition **out, lam_error *err)
+static lam_code compose_materialized(struct merge *m, lam_error *err)
 {
     m->all.compose.policy = LAM_POLICY_MATERIALIZE;
     m->all.compose.module_policies = NULL;
     m->all.compose.n_module_policies = 0;
-    return compose(&m->all, false, out, err);
+    return compose(&m->all, false, &m->composition, err);
 }
 
 static lam_code write(struct merge *m, lam_error *err)
@@ -32,16 +33,14 @@ static lam_code write(struct merge *m, lam_error *err)
     struct progress progress;
     lam_merge_options options = {.dtype = m->o->dtype, .strict = m->o->strict, .progress = progress_step, .progress_context = &progress};
     static const char *const dtypes[] = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "q4_64", NULL};
-    lam_composition *composition = NULL;
     char *text = NULL, meant[SUGGESTION];
     double start = now_seconds();
     lam_code code = check_not_read(m->o, &m->all, m->o->output, err);
-    if (code == LAM_OK) code = compose_materialized(m, &composition, err);
+    if (code == LAM_OK) code = compose_materialized(m, err);
     if (code != LAM_OK) return code;
     progress_begin(&progress, m->o, false);
-    code = lam_merge(composition, m->o->output, &options, &text, err);
+    code = lam_merge(m->composition, m->o->output, &options, &text, err);
     progress_end(&progress);
-    lam_composition_free(composition);
     if (code == LAM_E_ARGUMENT && m->o->dtype) behind(err, did_you_mean(m->o->dtype, "", dtypes, meant));
     if (code == LAM_OK) m->report = json_loads(text, 0, NULL);
     lam_memory_free(text);
@@ -78,7 +77,9 @@ static void print_tensors(const json_t *tensors)
 static int tell(const struct merge *m)
 {
     double bytes = file_bytes(m->o->output);
+    const char *words = standing_of(&m->all, m->composition);
     if (m->o->json) {
+        json_object_set_new(m->report, "standing", json_string(words));
         json_object_set_new(m->report, "output", json_string(m->o->output));
         json_object_set_new(m->report, "bytes", json_integer((json_int_t)bytes));
         json_object_set_new(m->report, "seconds", json_real(m->seconds));
@@ -92,7 +93,8 @@ static int tell(const struct merge *m)
            json_array_size(json_object_get(m->report, "tensors")), number(m->report, "copied"));
     printf("encoding   error %.3g%% of the weights, %.3g of the change; %.3g%% of the change is lost\n", 100.0 * number(m->report, "relative_error"),
            number(m->report, "error_to_change"), 100.0 * number(m->report, "change_lost"));
-    printf("digest     %s\n", json_string_value(json_object_get(m->report, "base_digest")));
+    printf("digest     %s\ncomposition %s\n", json_string_value(json_object_get(m->report, "base_digest")), lam_composition_id(m->composition));
+    if (lam_composition_n_adapters(m->composition)) printf("standing   %s\n", words);
     return 0;
 }
 
@@ -108,7 +110,7 @@ int cmd_merge(struct options *o)
     if (code == LAM_OK) code = open_all(o, &m->all, &err);
     if (code == LAM_OK) code = write(m, &err);
     int status = code == LAM_OK ? tell(m) : report(o, &err);
-    if (m) close_all(&m->all), json_decref(m->report);
+    if (m) lam_composition_free(m->composition), close_all(&m->all), json_decref(m->report);
     free(m);
     return status;
 }

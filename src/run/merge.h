@@ -15,6 +15,8 @@ struct lam_merge_sums {
 
 struct lam_merge_tensor {
     char name[64];
+    uint64_t place;                      /* its offset in the base, or that of the tensor that it is computed after … */
+    size_t number;                       /* … as the how manieth in the order of execution */
     const struct lam_slm_entry *entry;   /* of the base, whose bytes are copied; NULL for a new vector */
     const struct lam_matrix *matrix;     /* of a changed matrix; else NULL */
     const struct lam_overlay_slot *slot; /* then */
@@ -30,7 +32,7 @@ struct lam_merging {
     struct lam_composition *composition;
     const lam_merge_options *options;
     const struct lam_overlay *overlay;
-    struct lam_merge_tensor *tensors;    /* [n], in execution order; owned */
+    struct lam_merge_tensor *tensors;    /* [n], in the base's order; owned */
     size_t n, room;
     bool tied;                           /* the new base is */
     char base_digest[LAM_DIGEST_TEXT];   /* the new one's */

@@ -6,6 +6,7 @@
 #include "tensor/encode.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- types ---- */
@@ -184,7 +185,8 @@ static lam_code decide_tied(struct lam_merging *m, lam_error *err)
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-lam_code lam_merge_list(struct lam_merging *m, lam_error *err)
+/* All tensors, in the order of execution. */
+static lam_code list_all(struct lam_merging *m, lam_error *err)
 {
     static const enum lam_role matrices[] = {LAM_ROLE_Q, LAM_ROLE_K, LAM_ROLE_V, LAM_ROLE_O, LAM_ROLE_GATE, LAM_ROLE_UP, LAM_ROLE_DOWN};
     static const enum lam_role norms[] = {LAM_ROLE_ATTN_NORM, LAM_ROLE_Q_NORM, LAM_ROLE_K_NORM, LAM_ROLE_POST_ATTN_NORM, LAM_ROLE_FFN_NORM,
@@ -204,6 +206,29 @@ lam_code lam_merge_list(struct lam_merging *m, lam_error *err)
     }
     LAM_TRY(add_norm(m, LAM_ROLE_OUTPUT_NORM, LAM_LAYER_NONE, err));
     return m->tied ? LAM_OK : add_matrix(m, LAM_ROLE_OUTPUT, LAM_LAYER_NONE, err);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct lam_merge_tensor *x = a, *y = b;
+    return x->place != y->place ? (x->place > y->place) - (x->place < y->place) : (x->number > y->number) - (x->number < y->number);
+}
+
+/* Tensors lie in the base's order, which its weights_root covers: where nothing is changed the digest is the base's. New ones follow the tensor that
+ * they are computed after. */
+lam_code lam_merge_list(struct lam_merging *m, lam_error *err)
+{
+    const struct lam_slm *file = m->composition->base->model->file;
+    uint64_t place = 0;
+    LAM_TRY(list_all(m, err));
+    for (size_t i = 0; i < m->n; i++) {
+        const struct lam_slm_entry *own = lam_slm_find(file, m->tensors[i].name);
+        if (own) place = own->offset;
+        m->tensors[i].place = place;
+        m->tensors[i].number = i;
+    }
+    qsort(m->tensors, m->n, sizeof *m->tensors, compare_places);
+    return LAM_OK;
 }
 
 /* ---- the report ---- */

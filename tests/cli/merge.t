@@ -2,10 +2,27 @@ A base with its adapters as a new base.
 
   $ lamina import "$DATA/stories260K-Q8_0.gguf" -o s.slm -q
   $ lamina import "$DATA/adapters/oz" -m s.slm -o oz.slm -q
-  $ lamina merge s.slm -a oz.slm -o m.slm | tail -3
+  $ lamina merge s.slm -a oz.slm -o m.slm | tail -5
   m.slm: 0.4\d MB, in \d+\.\d\d s; 35 tensors changed, 12 copied (re)
   encoding   error 0\.\d+% of the weights, 0\.0\d+ of the change; -?0\.\d+% of the change is lost (re)
   digest     sha256:[0-9a-f]{64} (re)
+  composition sha256:[0-9a-f]{64} (re)
+  standing   unverified mixture
+
+Each output names the composition that was merged, and how it stands.
+
+  $ id=$(lamina compose s.slm -a oz.slm --policy materialize --json -o oz.json | grep -o 'sha256:[0-9a-f]*'); lamina merge s.slm -a oz.slm -o x.slm --json | grep -c "$id"; lamina merge s.slm -a oz.slm -o x.slm | grep -c "^composition $id"; lamina merge s.slm -a oz.slm -o x.slm --json | grep standing; rm x.slm
+  1
+  1
+    "standing": "unverified mixture",
+
+Without adapters nothing changes, and so the new base has the digest of the old, in whatever order its file has the tensors.
+
+  $ for m in s.slm "$TESTS/golden/llama-gqa/llama-gqa-q4_0.gguf" "$TESTS/golden/qwen2-tied" "$TESTS/golden/gemma3-swa"; do lamina merge "$m" -o x.slm --json | python3 -c 'import json, sys; m = json.load(sys.stdin); print(m["base"] == m["base_digest"], m["standing"], len(m["tensors"]))'; done; rm x.slm
+  True base 0
+  True base 0
+  True base 0
+  True base 0
 
 In float32 it computes what the policy materialize computes.
 
