@@ -1,16 +1,21 @@
 /* tests/data/fixtures/identity.json on the code that composes: its canonical texts and digests, what must and what must not change an identity,
- * and its faults, each with a code of its own: those of bases and adapters refused by lam_manifest_check, which `lamina run` and `lamina check`
- * call, those of caches by lam_session_restore. Its slots, shards, requests and generation counters belong to a server, which Lamina does
- * not have yet. The last test prints how many of each there are. */
+ * shown on our own digests, and its faults, each with a code of its own: those of bases and adapters refused by lam_manifest_check, which
+ * `lamina run` and `lamina check` call, those of caches by lam_session_restore, those of requests, slots and generations by what every activation,
+ * admission and pass goes through. Its shards do not exist here. The last test prints how many of each there are. */
 #define _XOPEN_SOURCE 700
 
 #include "adapter_case.h"
 #include "fixture.h"
+#include "generation_case.h"
 
 #include "base/json.h"
 #include "cache/rows.h"
+#include "compose/identity.h"
 #include "lamina/manifest.h"
 #include "lamina/reuse.h"
+#include "lamina/runtime.h"
+#include "run/objects.h"
+#include "run/residency.h"
 #include "tensor/half.h"
 
 #include <unistd.h>
@@ -197,7 +202,7 @@ static void test_its_digests(void **state)
         json_decref(changed);
         json_decref(f);
     }
-    shown.values += 6; /* ids, canonical_text, the variants */
+    shown.values += 2; /* ids, canonical_text; the variants count on our own digests */
     json_decref(ids);
     json_decref(all);
 }
@@ -305,28 +310,20 @@ static void real_close(struct real *r)
     fixture_remove(&r->f);
 }
 
-struct ids {
-    char adapter[LAM_DIGEST_TEXT], composition[LAM_DIGEST_TEXT];
-};
-
 typedef void (*change_fn)(struct adapter_case *c);
 
-static void real_ids(struct real *r, change_fn change, struct ids *out)
+/* The digest of the case's adapter as it is. */
+static void sound_digest(struct real *r, char out[LAM_DIGEST_TEXT])
 {
     lam_error err;
     lam_adapter *a;
     lam_adapter_info info;
-    lam_composition *c;
     case_lora(r->c, r->info.base_digest, r->info.d_model, r->d_v);
-    if (change) change(r->c);
     case_write(r->c, r->path);
     json_decref(r->c->metadata);
     assert_ok(lam_adapter_load(r->f.base, r->path, false, &a, &err), err);
     lam_adapter_describe(a, &info);
-    strcpy(out->adapter, info.digest);
-    assert_ok(lam_compose(r->f.base, &a, (double[]){1.0}, 1, NULL, &c, &err), err);
-    strcpy(out->composition, lam_composition_id(c));
-    lam_composition_free(c);
+    strcpy(out, info.digest);
     lam_adapter_unload(a);
 }
 
@@ -336,7 +333,7 @@ static void rank_4_to_2(struct adapter_case *c)
     c->tensors[2].rows = 2;
     c->tensors[3].cols = 2;
 }
-static void one_factor_byte(struct adapter_case *c) { c->tensors[0].bytes[2] ^= 1; }
+static void one_factor_byte(struct adapter_case *c) { c->tensors[0].bytes[7] ^= 0x80; } /* a sign: no rounding hides it */
 static void retarget_v_to_k(struct adapter_case *c)
 {
     json_array_insert(case_modules(c), 0, json_array_get(case_modules(c), 1)); /* k stands before q */
@@ -350,24 +347,138 @@ static void retarget_v_to_k(struct adapter_case *c)
 static void other_name(struct adapter_case *c) { json_object_set_new(c->metadata, "name", json_string("customer-blue")); }
 static void other_source(struct adapter_case *c) { json_object_set_new(c->metadata, "source", json_pack("{s:s}", "path", "/else")); }
 
+/* Ours of each identity that the fixture has, in its words. */
+enum { ARTIFACT, SEMANTIC, CACHE_ABI, PREFIX, SLOT_BINDING, KERNEL_LOCAL, REQUEST_BINDING, N_IDENTITIES };
+static const char *const identity_names[N_IDENTITIES] = {"artifact", "semantic", "cache_abi", "prefix", "slot_binding", "kernel_local_0", "request_binding"};
+
+struct identities {
+    char of[N_IDENTITIES][2 * LAM_DIGEST_TEXT], base[LAM_DIGEST_TEXT];
+};
+
+/* A runtime with a prefix cache, in which one adapter after the other is active. */
+struct served {
+    struct real r;
+    lam_engine *engine;
+    lam_runtime *runtime;
+    lam_composition *bare;
+};
+
+static void served_open(struct served *s)
+{
+    lam_error err;
+    real_open(&s->r);
+    assert_ok(lam_engine_new(&(lam_engine_options){.threads = 1, .prefix_cache = (size_t)16 << 20}, &s->engine, &err), err);
+    assert_ok(lam_runtime_new(s->engine, &s->runtime, &err), err);
+    assert_ok(lam_runtime_load(s->runtime, s->r.f.base_path, LAM_VERIFY_FULL, &err), err);
+    assert_ok(lam_runtime_compose(s->runtime, NULL, NULL, 0, NULL, &s->bare, &err), err);
+}
+
+static void served_close(struct served *s)
+{
+    lam_composition_free(s->bare);
+    lam_runtime_free(s->runtime);
+    lam_engine_free(s->engine);
+    real_close(&s->r);
+}
+
+/* An adapter from the case's file, composed alone. */
+static lam_composition *served_compose(struct served *s, change_fn change, lam_adapter **adapter)
+{
+    lam_error err;
+    lam_composition *c;
+    case_lora(s->r.c, s->r.info.base_digest, s->r.info.d_model, s->r.d_v);
+    if (change) change(s->r.c);
+    case_write(s->r.c, s->r.path);
+    json_decref(s->r.c->metadata);
+    assert_ok(lam_adapter_load(lam_runtime_base(s->runtime), s->r.path, false, adapter, &err), err);
+    assert_ok(lam_runtime_compose(s->runtime, adapter, (double[]){1.0}, 1, NULL, &c, &err), err);
+    return c;
+}
+
+/* The fixture's prompt: what its rows depend on, and whether rows of an equal prefix were there. */
+static void take_rows(lam_composition *c, struct identities *out)
+{
+    lam_error err;
+    lam_session *session = fixture_session(c, 16);
+    assert_ok(lam_session_isolate(session, "tenant-blue", &err), err);
+    assert_ok(lam_session_feed(session, (const uint32_t[]){11, 12, 99, 100}, 4, NULL, NULL, &err), err);
+    assert_ok(lam_session_interval(session, 0, 4, out->of[CACHE_ABI], &err), err);
+    strcpy(out->of[PREFIX], lam_session_cached(session) ? "found" : "not found");
+    lam_session_free(session); /* leaves its rows to the next */
+}
+
+/* Composes, runs and publishes the adapter as it is with a change, when something else was active. */
+static void take_identities(struct served *s, change_fn change, struct identities *out)
+{
+    lam_error err;
+    lam_adapter *a;
+    lam_adapter_info info;
+    lam_base_info base;
+    lam_generation now;
+    uint8_t digest[LAM_SHA256_BYTES];
+    assert_ok(lam_runtime_activate(s->runtime, s->bare, NULL, NULL, &err), err);
+    lam_composition *c = served_compose(s, change, &a);
+    lam_adapter_describe(a, &info);
+    lam_base_describe(lam_runtime_base(s->runtime), &base);
+    strcpy(out->base, base.base_digest);
+    strcpy(out->of[ARTIFACT], info.digest);
+    assert_ok(lam_semantic_digest(base.base_digest, &(struct lam_identity_adapter){.digest = info.digest, .weight = 1.0, .rule = "add"},
+                                  out->of[SEMANTIC], &err), err);
+    take_rows(c, out);
+    assert_ok(lam_runtime_activate(s->runtime, c, NULL, &now, &err), err);
+    snprintf(out->of[SLOT_BINDING], sizeof out->of[0], "%u %llu %llu %s", now.slot, (unsigned long long)now.slot_generation,
+             (unsigned long long)now.pointer_generation, now.composition_id);
+    lam_sha256(&a->staged->seal, sizeof a->staged->seal, digest); /* what the kernels read */
+    lam_digest_text(digest, out->of[KERNEL_LOCAL]);
+    strcpy(out->of[REQUEST_BINDING], lam_composition_id(c));
+    lam_composition_free(c);
+    lam_adapter_unload(a);
+}
+
+static void check_relation(const json_t *names, const struct identities *first, const struct identities *other, bool same, const char *variant)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(names, i, name) {
+        int k = 0;
+        while (strcmp(identity_names[k], json_string_value(name)) != 0) k++;
+        if ((strcmp(first->of[k], other->of[k]) == 0) != same) fail_msg("%s: %s is %s", variant, identity_names[k], same ? "another" : "the same");
+    }
+}
+
+/* What is the same and what changes in each variant of the fixture, on our own digests. */
 static void test_relations(void **state)
 {
     (void)state;
-    static const change_fn changed[] = {rank_4_to_2, one_factor_byte, retarget_v_to_k}, same[] = {NULL, other_name, other_source};
-    struct real r;
-    struct ids first, other;
-    real_open(&r);
-    real_ids(&r, NULL, &first);
-    for (size_t i = 0; i < 3; i++) {
-        real_ids(&r, changed[i], &other);
-        if (strcmp(other.adapter, first.adapter) == 0 || strcmp(other.composition, first.composition) == 0) fail_msg("change %zu", i);
+    static const struct {
+        const char *name;
+        change_fn change;
+    } variants[] = {{"reload_slot_generation_12", NULL}, {"v_proj_rank_4_to_2", rank_4_to_2}, {"one_factor_byte", one_factor_byte},
+                    {"retarget_v_to_k", retarget_v_to_k}};
+    static const change_fn unnamed[] = {other_name, other_source}; /* the fixture's prefix_key_excludes */
+    json_t *all = load();
+    const json_t *reload = at(at(all, "expected"), "reload_slot_generation_12");
+    struct served s;
+    struct identities first, other;
+    served_open(&s);
+    take_identities(&s, NULL, &first);
+    assert_string_equal(first.of[PREFIX], "not found");
+    strcpy(first.of[PREFIX], "found"); /* by whoever has an equal prefix */
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *variant = at(at(all, "expected"), variants[i].name);
+        take_identities(&s, variants[i].change, &other);
+        assert_string_equal(other.base, first.base);
+        check_relation(at(variant, "same"), &first, &other, true, variants[i].name);
+        check_relation(at(variant, "changed"), &first, &other, false, variants[i].name);
+        assert_int_equal(json_array_size(at(variant, "same")) + json_array_size(at(variant, "changed")), N_IDENTITIES);
+        shown.values++;
     }
-    for (size_t i = 0; i < 3; i++) { /* a load anew, another name or place: the fixture's prefix_key_excludes */
-        real_ids(&r, same[i], &other);
-        assert_string_equal(other.adapter, first.adapter);
-        assert_string_equal(other.composition, first.composition);
+    for (size_t i = 0; i < 2; i++) {
+        take_identities(&s, unnamed[i], &other);
+        check_relation(at(reload, "same"), &first, &other, true, "another name or place");
     }
-    real_close(&r);
+    served_close(&s);
+    json_decref(all);
 }
 
 /* ---- its faults ---- */
@@ -461,14 +572,128 @@ static const struct {
 };
 #define N_OURS (sizeof ours / sizeof *ours)
 
-/* Of a server, which does not exist yet: nothing here holds a thing that they could befall. */
+/* ---- faults of what is active: by the functions that every activation, admission and pass goes through ---- */
+
+/* B as staged lies the other way round than the kernels read it. */
+static lam_code turned_staged_b(struct served *s)
+{
+    lam_error err;
+    lam_adapter *a;
+    lam_composition *c = served_compose(s, NULL, &a);
+    struct lam_factor *b = &a->staged->modules[0].lora.b, was = *b;
+    b->rows = was.cols;
+    b->cols = was.rows;
+    lam_code code = lam_runtime_activate(s->runtime, c, NULL, NULL, &err);
+    *b = was;
+    assert_ok(lam_runtime_activate(s->runtime, c, NULL, NULL, &err), err);
+    lam_composition_free(c);
+    lam_adapter_unload(a);
+    return code;
+}
+
+/* A number of the catalogue in place of a slot's generation. */
+static lam_code crossed_counters(struct served *s)
+{
+    lam_error err;
+    lam_adapter *a;
+    lam_generation now;
+    lam_composition *c = served_compose(s, NULL, &a);
+    for (int i = 0; i < 2; i++) assert_ok(lam_runtime_activate(s->runtime, i ? s->bare : c, NULL, &now, &err), err);
+    lam_generation crossed = now;
+    crossed.slot_generation = now.catalogue;
+    assert_true(crossed.slot_generation != now.slot_generation);
+    lam_code code = lam_runtime_activate(s->runtime, c, &crossed, NULL, &err);
+    assert_ok(lam_runtime_activate(s->runtime, c, &now, NULL, &err), err);
+    lam_composition_free(c);
+    lam_adapter_unload(a);
+    return code;
+}
+
+typedef void (*handle_fn)(struct lam_handle *h);
+static void other_function(struct lam_handle *h) { strcpy(h->digest, ZEROS); }
+static void other_generation(struct lam_handle *h) { h->slot_generation++; }
+static void other_pointers(struct lam_handle *h) { h->pointer_generation++; }
+
+/* A pass by a request's lease, with a fault. */
+static lam_code launch(const struct served *s, handle_fn fault)
+{
+    struct lam_generations table;
+    struct lam_handle lease;
+    lam_error err;
+    assert_ok(lam_generations_init(&table, &err), err);
+    assert_ok(generation_publish(&table, lam_composition_id(s->bare), NULL, NULL, &err), err);
+    assert_ok(lam_generations_acquire(&table, &lease, &err), err);
+    struct lam_handle wrong = lease;
+    fault(&wrong);
+    lam_code code = lam_generations_use_begin(&table, &wrong, &err);
+    assert_ok(lam_generations_use_begin(&table, &lease, &err), err);
+    lam_generations_use_end(&table, &lease);
+    assert_ok(lam_generations_give_back(&table, &lease, &err), err);
+    lam_generations_release(&table);
+    return code;
+}
+
+static lam_code launch_other_function(struct served *s) { return launch(s, other_function); }
+static lam_code launch_other_generation(struct served *s) { return launch(s, other_generation); }
+static lam_code launch_other_pointers(struct served *s) { return launch(s, other_pointers); }
+
+/* The slot holds another adapter than the catalogue says: nothing is published over it. */
+static lam_code slot_of_another(struct served *s)
+{
+    struct lam_generations table;
+    struct lam_publication p;
+    lam_error err;
+    assert_ok(lam_generations_init(&table, &err), err);
+    assert_ok(generation_publish(&table, lam_composition_id(s->bare), NULL, NULL, &err), err);
+    strcpy(table.slots[table.current.slot].digest, ZEROS);
+    lam_code code = lam_publication_begin(&table, &p, &err);
+    lam_generations_release(&table);
+    return code;
+}
+
+/* An adapter that was loaded and pinned for a request's earlier attempt. */
+static lam_code other_attempt(struct served *s)
+{
+    struct lam_ledger ledger = {0};
+    struct lam_worker_limits worker = {0};
+    struct lam_arrival arrival = {.attempt = 0};
+    struct lam_admission admission = {.pinned = 1};
+    lam_error err;
+    strcpy(arrival.digest, s->r.info.base_digest);
+    strcpy(admission.staged_digest, arrival.digest);
+    for (int step = 0; step <= LAM_ADMIT_RESERVE; step++) assert_ok(lam_admission_step(&admission, (enum lam_admission_step)step, &err), err);
+    return lam_admission_commit(&ledger, &worker, &arrival, &admission, &err);
+}
+
+static const struct {
+    const char *id;
+    lam_code (*provoke)(struct served *s);
+    lam_code code;
+} launches[] = {
+    {"id-19", turned_staged_b, LAM_E_GEN_STAGED_EXTENT}, {"id-21", launch_other_function, LAM_E_GEN_LEASE_DIGEST},
+    {"id-22", other_attempt, LAM_E_RES_PIN}, {"id-23", slot_of_another, LAM_E_GEN_CATALOGUE_DIGEST},
+    {"id-24", launch_other_generation, LAM_E_GEN_LEASE_GENERATION}, {"id-25", launch_other_pointers, LAM_E_GEN_LEASE_POINTER},
+    {"id-28", crossed_counters, LAM_E_GEN_STALE},
+};
+#define N_LAUNCHES (sizeof launches / sizeof *launches)
+
+static void test_launch_faults(void **state)
+{
+    (void)state;
+    struct served s;
+    served_open(&s);
+    for (size_t i = 0; i < N_LAUNCHES; i++) {
+        lam_code code = launches[i].provoke(&s);
+        if (code != launches[i].code) fail_msg("%s: %s, not %s", launches[i].id, lam_code_name(code), lam_code_name(launches[i].code));
+        shown.states++;
+    }
+    served_close(&s);
+}
+
+/* Of shards, which do not exist: nothing here holds a thing that they could befall. */
 static const struct {
     const char *id, *what;
-} elsewhere[] = {
-    {"id-19", "factors that a kernel packed for its shard"}, {"id-20", "output ranges of shards"}, {"id-21", "a request's binding"},
-    {"id-22", "a request's attempt"}, {"id-23", "an adapter's slot"}, {"id-24", "a slot's generation"}, {"id-25", "a pointer table's generation"},
-    {"id-28", "counters of several owners"},
-};
+} elsewhere[] = {{"id-20", "output ranges of shards"}};
 #define N_ELSEWHERE (sizeof elsewhere / sizeof *elsewhere)
 
 static void no_change(struct adapter_case *c) { (void)c; }
@@ -478,16 +703,16 @@ static void test_faults(void **state)
     (void)state;
     struct real r;
     char base_parts[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT], parts[LAM_MANIFEST_PARTS][LAM_DIGEST_TEXT];
-    struct ids sound;
+    char sound[LAM_DIGEST_TEXT];
     lam_error err;
     real_open(&r);
-    real_ids(&r, NULL, &sound);
+    sound_digest(&r, sound);
     assert_ok(lam_manifest_parts(r.f.base_path, base_parts, &err), err);
     assert_ok(lam_manifest_parts(r.path, parts, &err), err);
     for (size_t i = 0; i < N_OURS + 1; i++) {
         struct subject s = {.r = &r, .m = {.base_digest = r.info.base_digest, .tokenizer_digest = r.info.tokenizer_digest, .n_adapters = 1,
                             .base_parts = {base_parts[0], base_parts[1], base_parts[2], base_parts[3]}},
-                            .adapter = {.digest = sound.adapter, .file = "case", .weight = 1.0,
+                            .adapter = {.digest = sound, .file = "case", .weight = 1.0,
                                         .parts = {parts[0], parts[1], parts[2], parts[3], parts[4]}}};
         const char *path = r.path;
         lam_fault_list faults = {0};
@@ -546,9 +771,12 @@ static void test_cache_faults(void **state)
 static void test_codes_are_distinct(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_OURS; i++)
+    lam_code codes[N_OURS + N_LAUNCHES];
+    for (size_t i = 0; i < N_OURS; i++) codes[i] = ours[i].code;
+    for (size_t i = 0; i < N_LAUNCHES; i++) codes[N_OURS + i] = launches[i].code;
+    for (size_t i = 0; i < N_OURS + N_LAUNCHES; i++)
         for (size_t k = 0; k < i; k++)
-            if (ours[i].code == ours[k].code) fail_msg("%s and %s have one code", ours[k].id, ours[i].id);
+            if (codes[i] == codes[k]) fail_msg("two faults have the code %s", lam_code_name(codes[i]));
 }
 
 /* After all others: no fault is passed over. An entry of "expected" counts once, however many numbers it has. */
@@ -567,8 +795,9 @@ static void test_count(void **state)
         }
         states++;
         for (size_t k = 0; k < N_OURS; k++) found |= strcmp(ours[k].id, id) == 0;
+        for (size_t k = 0; k < N_LAUNCHES; k++) found |= strcmp(launches[k].id, id) == 0;
         for (size_t k = 0; k < N_ELSEWHERE; k++)
-            if (strcmp(elsewhere[k].id, id) == 0) found = true, later++, print_message("%s waits for a server: %s\n", id, elsewhere[k].what);
+            if (strcmp(elsewhere[k].id, id) == 0) found = true, later++, print_message("%s waits for shards: %s\n", id, elsewhere[k].what);
         if (!found) fail_msg("%s: %s", id, json_string_value(at(fault, "error")));
     }
     for (i = 0; i < 3; i++) {
@@ -588,7 +817,7 @@ static void test_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_digests), cmocka_unit_test(test_ledger), cmocka_unit_test(test_key_excludes),
-                                       cmocka_unit_test(test_relations), cmocka_unit_test(test_faults), cmocka_unit_test(test_cache_faults),
+                                       cmocka_unit_test(test_relations), cmocka_unit_test(test_faults), cmocka_unit_test(test_cache_faults), cmocka_unit_test(test_launch_faults),
                                        cmocka_unit_test(test_codes_are_distinct), cmocka_unit_test(test_count)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

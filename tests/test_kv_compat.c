@@ -230,16 +230,17 @@ static lam_composition *invoked_by(const json_t *invocation, lam_adapter **adapt
 static json_t *produce_activation(const json_t *entry)
 {
     uint32_t tokens[16];
-    size_t n = read_tokens(json_object_get(entry, "tokens"), tokens);
+    size_t n = read_tokens(json_object_get(entry, "tokens"), tokens), frontier;
+    lam_error err;
     lam_adapter *adapter;
     lam_composition *c = invoked_by(json_object_get(entry, "invocation"), &adapter);
     lam_session *s = fixture_session(c, 40);
     reuse_feed(s, tokens, n);
     json_t *mask = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(mask, json_boolean(lam_activation_mask(s->starts, 1, i)));
-    json_t *out = json_pack("{s:I,s:I,s:o,s:I}", "start", (json_int_t)s->starts[0], "offset", (json_int_t)(n - s->starts[0]), "mask", mask,
-                            "frontier", (json_int_t)lam_activation_until(s->starts, 1, 0));
-    if (s->starts[0] == 0) json_object_set_new(out, "frontier", json_integer(0));
+    json_t *out = json_pack("{s:I,s:I,s:o}", "start", (json_int_t)s->starts[0], "offset", (json_int_t)(n - s->starts[0]), "mask", mask);
+    assert_ok(lam_session_rebase(s, all.bare, &frontier, &err), err); /* the rows that the base's own cache has, too */
+    json_object_set_new(out, "frontier", json_integer((json_int_t)frontier));
     lam_session_free(s);
     lam_composition_free(c);
     lam_adapter_unload(adapter);
