@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIXTURE_ADAPTERS 12
+#define FIXTURE_ADAPTERS 16
 
 struct fixture {
     char *folder;

@@ -4,10 +4,11 @@
 #include "run/draft.h"
 #include "run/objects.h"
 
-enum { LORA, ACTIVATED, N_ADAPTERS };
+enum { LORA, ACTIVATED, PLAIN, N_ADAPTERS };
 static const struct reuse_adapter adapters[N_ADAPTERS] = {
     [LORA] = {"lora", {ALL, Q | V}, false, 1, {0}, 0, false},
     [ACTIVATED] = {"activated", {ALL, ALL}, true, 3, {99, 100}, 2, false},
+    [PLAIN] = {"plain", {ALL, ALL}, true, 3, {0}, 0, false}, /* the same factors, on every row */
 };
 
 #define MOST 150
@@ -172,6 +173,125 @@ static void test_discarded(void **state)
     reuse_close(&r);
 }
 
+/* ---- where activated adapters act ---- */
+
+#define GENERATED 40
+#define OPENING 6
+
+/* What c says after the opening, row by row: it has no start that could move. tokens[OPENING + GENERATED] begins with the opening. NULL if the
+ * generation ends. */
+static lam_session *write_out(lam_composition *c, const lam_sampling *p, uint32_t *tokens)
+{
+    lam_error err;
+    lam_session *s = fixture_session(c, 100);
+    reuse_feed(s, tokens, OPENING);
+    for (size_t i = OPENING; i < OPENING + GENERATED; i++) {
+        assert_ok(lam_session_sample(s, p, &tokens[i], &err), err);
+        if (lam_token_is_end(c->base, tokens[i])) {
+            lam_session_free(s);
+            return NULL;
+        }
+        assert_ok(lam_session_step(&s, &tokens[i], 1, &err), err);
+    }
+    return s;
+}
+
+/* c, which has an invocation that it will generate, generates as the reference did: rows, history and draws; only the next submission
+ * moves the start. */
+static size_t check_unmoved(lam_composition *c, lam_session *reference, const lam_sampling *p, const uint32_t *tokens, lam_draft draft)
+{
+    lam_error err;
+    lam_generate_report report;
+    char moved[LAM_DIGEST_TEXT], kept[LAM_DIGEST_TEXT];
+    uint32_t history[OPENING + GENERATED + 1];
+    const size_t n = OPENING + GENERATED;
+    lam_session *s = fixture_session(c, 100);
+    lam_session_allow_base(s, true);
+    reuse_feed(s, tokens, OPENING);
+    assert_ok(lam_generate_with(s, p, &(lam_generate_options){.draft = draft}, GENERATED, NULL, NULL, &report, &err), err);
+    assert_int_equal(report.n_tokens, GENERATED);
+    assert_int_equal(lam_session_length(s), n);
+    assert_memory_equal(s->tokens, tokens, n * sizeof *tokens);
+    assert_memory_equal(lam_session_logits(s), lam_session_logits(reference), REUSE_VOCAB * sizeof(float));
+    memcpy(history, tokens, n * sizeof *tokens);
+    history[n] = 30;
+    reuse_feed(s, history + n, 1);
+    assert_future(s, c, history, n + 1);
+    reuse_fresh(c, history, n + 1, 0, moved);
+    reuse_fresh(reference->composition, history, n + 1, 0, kept);
+    assert_string_not_equal(moved, kept); /* the submission did move it */
+    lam_session_free(s);
+    return report.n_accepted;
+}
+
+/* The factors of PLAIN from an invocation on. */
+static void check_invocation(struct reuse *r, const uint32_t *invocation, size_t n, lam_session *reference, const lam_sampling *p,
+                             const uint32_t *tokens)
+{
+    static const lam_draft drafts[] = {LAM_DRAFT_NONE, LAM_DRAFT_LOOKUP, LAM_DRAFT_BASE};
+    struct reuse_adapter a = adapters[PLAIN];
+    char path[512];
+    lam_error err;
+    lam_adapter *adapter;
+    lam_composition *c;
+    size_t accepted = 0;
+    a.name = n == 1 ? "invoked-1" : "invoked-2";
+    memcpy(a.invocation, invocation, n * sizeof *invocation);
+    a.n_invocation = n;
+    reuse_import(r->folder, r->base_path, &a, path);
+    assert_ok(lam_adapter_load(r->base, path, false, &adapter, &err), err);
+    assert_ok(lam_compose(r->base, &adapter, (double[]){1.0}, 1, NULL, &c, &err), err);
+    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++) accepted += check_unmoved(c, reference, p, tokens, drafts[i]);
+    assert_true(accepted > 0); /* or drafts showed nothing */
+    lam_composition_free(c);
+    lam_adapter_unload(adapter);
+}
+
+static bool occurs(const uint32_t *tokens, size_t n, uint32_t token)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] == token) return true;
+    return false;
+}
+
+/* A generation writes the invocation of an adapter that nobody invoked: the base goes on. */
+static void test_generated_invocation(void **state)
+{
+    (void)state;
+    struct reuse r;
+    lam_sampling p = {.temperature = 0.7f, .top_k = 5, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = 1};
+    uint32_t tokens[OPENING + GENERATED] = {5, 6, 7, 8, 5, 6};
+    const uint32_t *invocation = tokens + OPENING + 8;
+    lam_session *reference;
+    reuse_open(&r, REUSE_Q4, adapters, N_ADAPTERS, &(lam_engine_options){.threads = 2});
+    while (!(reference = write_out(r.bare, &p, tokens)) || occurs(tokens, OPENING, invocation[1])) {
+        lam_session_free(reference);
+        assert_true(++p.seed < 100);
+    }
+    check_invocation(&r, invocation, 2, reference, &p, tokens);
+    lam_session_free(reference);
+    reuse_close(&r);
+}
+
+/* It writes the one that it began with once more. */
+static void test_repeated_invocation(void **state)
+{
+    (void)state;
+    struct reuse r;
+    lam_sampling p = {.temperature = 0.7f, .top_k = 5, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = 3};
+    uint32_t tokens[OPENING + GENERATED] = {3, 6, 7, 8, 5, 6};
+    lam_session *reference;
+    reuse_open(&r, REUSE_Q4, adapters, N_ADAPTERS, &(lam_engine_options){.threads = 2});
+    while (!(reference = write_out(r.with[PLAIN], &p, tokens)) || occurs(tokens + 1, OPENING - 1, tokens[0]) ||
+           !occurs(tokens + OPENING, GENERATED - 2, tokens[0])) {
+        lam_session_free(reference);
+        assert_true(++tokens[0] < REUSE_VOCAB);
+    }
+    check_invocation(&r, tokens, 1, reference, &p, tokens);
+    lam_session_free(reference);
+    reuse_close(&r);
+}
+
 /* Look-up: the longest match, the latest of equals, and never more than there is. */
 static void test_look_up(void **state)
 {
@@ -198,6 +318,7 @@ static void test_look_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_ends), cmocka_unit_test(test_discarded),
+                                       cmocka_unit_test(test_generated_invocation), cmocka_unit_test(test_repeated_invocation),
                                        cmocka_unit_test(test_look_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

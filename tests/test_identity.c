@@ -6,6 +6,8 @@
 #include "base/json.h"
 #include "compose/identity.h"
 
+#include <openssl/sha.h>
+
 /* ---- golden ---- */
 
 static const char *text_of(const json_t *object, const char *key) { return json_string_value(json_object_get(object, key)); }
@@ -160,6 +162,128 @@ static void test_json_is_what_is_hashed(void **state)
     fixture_remove(&f);
 }
 
+/* ---- each field of docs/format.md by itself ---- */
+
+#define FIRST 0
+#define TWIN 1
+#define ACTIVATED 2 /* from the last of the tokens 20, 21, 22 on */
+static const char *const three[] = {ADAPTER "all-r4", "twin", "tests/golden/methods/llama-gqa/alora"};
+
+struct variant {
+    size_t n, adapters[3];
+    double weights[3];
+    lam_compose_options options;
+    const char *rules[3], *owners, *policy, *kv_format; /* as the identity must say them; NULL: as the first variant's */
+};
+
+#define RULES(...) .rules = (const lam_stack_rule[]){__VA_ARGS__}
+#define OWNERS(...) .owners = (const lam_owner[]){__VA_ARGS__}, .n_owners = sizeof((const lam_owner[]){__VA_ARGS__}) / sizeof(lam_owner)
+#define POLICIES(...) .module_policies = (const lam_module_policy[]){__VA_ARGS__}, \
+                      .n_module_policies = sizeof((const lam_module_policy[]){__VA_ARGS__}) / sizeof(lam_module_policy)
+#define BOTH .n = 2, .adapters = {FIRST, TWIN}, .weights = {1, 0.5}
+
+/* Each differs from the first in one ingredient. */
+static const struct variant variants[] = {
+    {BOTH},
+    {.n = 0},
+    {.n = 1, .adapters = {FIRST}, .weights = {1}},
+    {.n = 1, .adapters = {TWIN}, .weights = {1}},
+    {.n = 2, .adapters = {TWIN, FIRST}, .weights = {1, 0.5}},
+    {.n = 2, .adapters = {FIRST, ACTIVATED}, .weights = {1, 0.5}},
+    {.n = 3, .adapters = {FIRST, TWIN, ACTIVATED}, .weights = {1, 0.5, 1}},
+    {.n = 2, .adapters = {FIRST, TWIN}, .weights = {-2, 0.5}},
+    {.n = 2, .adapters = {FIRST, TWIN}, .weights = {1, 0}},
+    {BOTH, .options = {RULES(LAM_STACK_REPLACE, LAM_STACK_ADD)}, .rules = {"replace", "add"}},
+    {BOTH, .options = {RULES(LAM_STACK_ADD, LAM_STACK_REPLACE)}, .rules = {"add", "replace"}},
+    {BOTH, .options = {OWNERS({"blk.0.attn_q", 0})}, .owners = "{\"blk.0.attn_q\":0}"},
+    {BOTH, .options = {OWNERS({"blk.0.attn_q", 1})}, .owners = "{\"blk.0.attn_q\":1}"},
+    {BOTH, .options = {OWNERS({"blk.1.attn_q", 0})}, .owners = "{\"blk.1.attn_q\":0}"},
+    {BOTH, .options = {OWNERS({"blk.1.attn_q", 0}, {"blk.0.ffn_up", 1})}, .owners = "{\"blk.0.ffn_up\":1,\"blk.1.attn_q\":0}"},
+    {BOTH, .options = {.policy = LAM_POLICY_MATERIALIZE}, .policy = "\"materialize\""},
+    {BOTH, .options = {POLICIES({"blk.0.ffn_up", LAM_POLICY_MATERIALIZE})},
+     .policy = "{\"default\":\"dual\",\"modules\":{\"blk.0.ffn_up\":\"materialize\"}}"},
+    {BOTH, .options = {POLICIES({"blk.1.ffn_up", LAM_POLICY_MATERIALIZE})},
+     .policy = "{\"default\":\"dual\",\"modules\":{\"blk.1.ffn_up\":\"materialize\"}}"},
+    {BOTH, .options = {.policy = LAM_POLICY_MATERIALIZE, POLICIES({"blk.0.ffn_up", LAM_POLICY_DUAL})},
+     .policy = "{\"default\":\"materialize\",\"modules\":{\"blk.0.ffn_up\":\"dual\"}}"},
+    {BOTH, .options = {.kv = LAM_KV_FLOAT32}, .kv_format = "f32"},
+    {BOTH, .options = {.kv = LAM_KV_INT8}, .kv_format = "i8"},
+};
+
+/* What is said otherwise and means the same as the first. */
+static const struct variant same[] = {
+    {BOTH, .options = {.kv = LAM_KV_FLOAT16}},
+    {BOTH, .options = {RULES(LAM_STACK_ADD, LAM_STACK_ADD)}},
+    {BOTH, .options = {POLICIES({"blk.0.ffn_up", LAM_POLICY_DUAL})}},
+};
+
+static void sha_of(const char *text, char out[LAM_DIGEST_TEXT])
+{
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    SHA256((const uint8_t *)text, strlen(text), digest);
+    size_t len = (size_t)snprintf(out, LAM_DIGEST_TEXT, "sha256:");
+    for (size_t i = 0; i < sizeof digest; i++) len += (size_t)snprintf(out + len, LAM_DIGEST_TEXT - len, "%02x", digest[i]);
+}
+
+/* The canonical JSON of docs/format.md, its keys in their order. Weights are such that %g prints them as ECMAScript does. */
+static void expected_json(const struct fixture *f, const struct variant *v, char *out, size_t room)
+{
+    static const char *const activation[] = {"\"always\"", "\"always\"", "{\"from_last\":[20,21,22]}"};
+    lam_base_info base;
+    lam_adapter_info info;
+    size_t len = (size_t)snprintf(out, room, "{\"adapters\":[");
+    lam_base_describe(f->base, &base);
+    for (size_t i = 0; i < v->n; i++) {
+        char semantic[512], digest[LAM_DIGEST_TEXT];
+        lam_adapter_describe(f->adapters[v->adapters[i]], &info);
+        snprintf(semantic, sizeof semantic, "{\"activation\":%s,\"adapter_digest\":\"%s\",\"base_digest\":\"%s\",\"type\":\"lamina.semantic.v0\"}",
+                 activation[v->adapters[i]], info.digest, base.base_digest);
+        sha_of(semantic, digest);
+        len += (size_t)snprintf(out + len, room - len, "%s{\"rule\":\"%s\",\"semantic_digest\":\"%s\",\"weight\":%g}", i ? "," : "",
+                                v->rules[i] ? v->rules[i] : "add", digest, v->weights[i]);
+    }
+    snprintf(out + len, room - len,
+             "],\"base_digest\":\"%s\",\"kv_format\":\"%s\",\"module_owners\":%s,\"numeric_contract\":\"nc1\",\"policy\":%s,\"template_digest\":null,"
+             "\"tokenizer_digest\":\"%s\",\"type\":\"lamina.composition.v0\",\"waivers\":[],\"window_policy\":\"model\"}",
+             base.base_digest, v->kv_format ? v->kv_format : "f16", v->owners ? v->owners : "{}", v->policy ? v->policy : "\"dual\"",
+             base.tokenizer_digest);
+}
+
+static void check_variant(const struct fixture *f, const struct variant *v, char id[LAM_DIGEST_TEXT])
+{
+    lam_error err;
+    lam_composition *c;
+    lam_adapter *stack[3];
+    char json[4096];
+    for (size_t i = 0; i < v->n; i++) stack[i] = f->adapters[v->adapters[i]];
+    assert_ok(lam_compose(f->base, stack, v->weights, v->n, &v->options, &c, &err), err);
+    expected_json(f, v, json, sizeof json);
+    assert_string_equal(lam_composition_json(c), json);
+    sha_of(json, id);
+    assert_string_equal(lam_composition_id(c), id);
+    lam_composition_free(c);
+}
+
+static void test_each_field(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ids ids = {.n = 0};
+    char id[LAM_DIGEST_TEXT];
+    fixture_import(&f, GQA "q4_0.gguf", three, 3);
+    fixture_open(&f, NULL);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        check_variant(&f, &variants[i], id);
+        add_new(&ids, id);
+    }
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        check_variant(&f, &same[i], id);
+        assert_string_equal(id, ids.id[0]);
+    }
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
 /* A copy of a model's folder with a chat template of its own. */
 static void copy_with_template(const char *folder, const char *name, const char *template, char *out)
 {
@@ -206,6 +330,33 @@ static void test_template_counts(void **state)
     }
     assert_string_equal(base_digest[0], base_digest[1]); /* a template edit orphans no adapter */
     assert_string_equal(adapter_digest[0], adapter_digest[1]);
+    test_remove_folder(folder);
+}
+
+/* The same weights under another tokenizer: two tokens have changed places. */
+static void test_tokenizer_counts(void **state)
+{
+    (void)state;
+    char *folder = test_make_folder(), source[512], command[2048], ids[2][2][LAM_DIGEST_TEXT], digests[2][LAM_DIGEST_TEXT];
+    lam_base_info info[2];
+    struct fixture f[2];
+    copy_with_template(folder, "a", "{{ messages[0].content }}", source);
+    open_copy(&f[0], source, ids[0]);
+    snprintf(command, sizeof command, "cd %s && python3 -c 'import json; t = json.load(open(\"tokenizer.json\")); v = t[\"model\"][\"vocab\"]; "
+             "v[\"p\"], v[\"c\"] = v[\"c\"], v[\"p\"]; json.dump(t, open(\"tokenizer.json\", \"w\"))'", source);
+    assert_int_equal(system(command), 0);
+    open_copy(&f[1], source, ids[1]);
+    for (size_t i = 0; i < 2; i++) {
+        lam_base_describe(f[i].base, &info[i]);
+        memcpy(digests[i], info[i].tokenizer_digest, LAM_DIGEST_TEXT);
+    }
+    assert_string_equal(info[0].base_digest, info[1].base_digest);
+    assert_string_not_equal(digests[0], digests[1]);
+    for (size_t n = 0; n < 2; n++) assert_string_not_equal(ids[0][n], ids[1][n]);
+    for (size_t i = 0; i < 2; i++) {
+        fixture_close(&f[i]);
+        fixture_remove(&f[i]);
+    }
     test_remove_folder(folder);
 }
 
@@ -276,7 +427,7 @@ static void test_own_template(void **state)
     test_remove_folder(folder);
 }
 
-/* Paths, names, threads, instruction set, rows of a pass and context stand in no id. */
+/* Paths, names, threads, instruction set, rows of a pass, a prefix cache, a budget, when the base is verified and context stand in no id. */
 static void test_circumstances_do_not_count(void **state)
 {
     (void)state;
@@ -296,7 +447,13 @@ static void test_circumstances_do_not_count(void **state)
     assert_int_equal(system(command), 0);
     snprintf(f.base_path, sizeof f.base_path, "%s/other/renamed", f.folder);
     snprintf(f.adapter_paths[0], sizeof f.adapter_paths[0], "%s/other/x", f.folder);
-    fixture_open(&f, &(lam_engine_options){.threads = 3, .max_rows = 99});
+    fixture_open(&f, &(lam_engine_options){.threads = 3, .max_rows = 99, .prefix_cache = 1 << 20, .budget = 1 << 30});
+    id_of(&f, (double[]){1, 0.5}, 2, again);
+    assert_string_equal(again, id);
+    fixture_close(&f);
+    assert_ok(lam_engine_new(NULL, &f.engine, &err), err);
+    assert_ok(lam_base_open(f.engine, f.base_path, LAM_VERIFY_LAZY, &f.base, &err), err);
+    for (size_t i = 0; i < 2; i++) assert_ok(lam_adapter_load(f.base, f.adapter_paths[i], false, &f.adapters[i], &err), err);
     id_of(&f, (double[]){1, 0.5}, 2, again);
     assert_string_equal(again, id);
     fixture_close(&f);
@@ -352,9 +509,15 @@ static void test_waiver_is_recorded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),          cmocka_unit_test(test_every_ingredient_counts),
-        cmocka_unit_test(test_json_is_what_is_hashed), cmocka_unit_test(test_template_counts), cmocka_unit_test(test_own_template),
-        cmocka_unit_test(test_circumstances_do_not_count), cmocka_unit_test(test_waiver_is_recorded),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_every_ingredient_counts),
+        cmocka_unit_test(test_json_is_what_is_hashed),
+        cmocka_unit_test(test_each_field),
+        cmocka_unit_test(test_template_counts),
+        cmocka_unit_test(test_tokenizer_counts),
+        cmocka_unit_test(test_own_template),
+        cmocka_unit_test(test_circumstances_do_not_count),
+        cmocka_unit_test(test_waiver_is_recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

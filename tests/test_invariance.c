@@ -3,7 +3,9 @@
 #include "fixture.h"
 
 #include "kernels/kernels.h"
+#include "run/activation.h"
 #include "run/objects.h"
+#include "run/pass.h"
 
 #define MAX_PROMPT 320
 #define NEIGHBOURS 7
@@ -19,6 +21,7 @@ struct subject {
     size_t n_prompt;
     lam_kv kv;
     lam_policy policy;
+    bool brief; /* two cuts instead of four, and one number of threads an instruction set */
 };
 
 #define METHODS "tests/golden/methods/"
@@ -50,16 +53,22 @@ struct history {
     lam_session *session;
     uint32_t tokens[MAX_PROMPT];
     size_t n, done;
+    size_t first; /* tokens of the first submission at least: with an invocation, whose rows a later submission would compute anew */
 };
+
+static void feed_piece(struct history *h, size_t n, struct lam_sha256 *hash)
+{
+    lam_error err;
+    if (n > h->n - h->done) n = h->n - h->done;
+    assert_ok(lam_session_feed(h->session, h->tokens + h->done, n, fixture_hash, hash, &err), err);
+    h->done += n;
+}
 
 /* The prompt in pieces, by the public API. */
 static void feed_alone(struct history *h, size_t chunk, struct lam_sha256 *hash)
 {
-    lam_error err;
-    for (; h->done < h->n; h->done += chunk) {
-        size_t n = h->n - h->done < chunk ? h->n - h->done : chunk;
-        assert_ok(lam_session_feed(h->session, h->tokens + h->done, n, fixture_hash, hash, &err), err);
-    }
+    if (h->first > chunk) feed_piece(h, h->first, hash);
+    while (h->done < h->n) feed_piece(h, chunk, hash);
 }
 
 /* logits[n, n_vocab] of the rows */
@@ -70,8 +79,8 @@ static size_t add_rows(struct history *h, size_t n, struct lam_row *rows, float 
     if (n > h->n - h->done) n = h->n - h->done;
     assert_ok(lam_kv_reserve(&h->session->kv, h->done + n, &err), err);
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct lam_row){.token = h->tokens[h->done + i], .position = h->done + i, .kv = &h->session->kv,
-                                   .overlay = h->session->composition->variants[0].overlay, .logits = logits + i * n_vocab};
+        assert_ok(lam_pass_row(h->session->composition, h->session->starts, h->tokens[h->done + i], h->done + i, &h->session->kv,
+                               logits + i * n_vocab, &rows[i], &err), err);
     h->done += n;
     return n;
 }
@@ -107,6 +116,7 @@ static void step_in_company(struct history *h, struct history *others, struct la
     lam_error err;
     lam_session *sessions[NEIGHBOURS + 1];
     uint32_t tokens[NEIGHBOURS + 1];
+    if (h->first) feed_piece(h, h->first, hash);
     for (; h->done < h->n; h->done++) {
         for (size_t i = 0; i < NEIGHBOURS; i++) {
             struct history *o = &others[i];
@@ -121,6 +131,21 @@ static void step_in_company(struct history *h, struct history *others, struct la
     }
 }
 
+/* Puts the invocation of an activated adapter into the midst of the prompt, and says to the rows where it acts. Of the neighbours nobody
+ * invoked it: the base answers. */
+static void invoke(struct fixture *f, struct history *h, size_t n_adapters)
+{
+    lam_error err;
+    lam_adapter_info info;
+    for (size_t i = 0; i < n_adapters; i++) {
+        lam_adapter_describe(f->adapters[i], &info);
+        if (!info.invocation) continue;
+        h->first = h->n / 2 + info.n_invocation;
+        memcpy(h->tokens + h->n / 2, info.invocation, info.n_invocation * sizeof *h->tokens);
+    }
+    assert_ok(lam_activation_scan(h->session->composition, h->tokens, h->n, false, h->session->starts, &err), err);
+}
+
 static void measure(struct fixture *f, const struct subject *s, const double *weights, size_t n_adapters, size_t chunk,
                     bool alone, char out[LAM_DIGEST_TEXT])
 {
@@ -131,9 +156,11 @@ static void measure(struct fixture *f, const struct subject *s, const double *we
     fixture_tokens(1, n_vocab, h.tokens, h.n);
     lam_composition *c = fixture_compose(f, weights, n_adapters);
     h.session = fixture_session(c, MAX_PROMPT);
+    invoke(f, &h, n_adapters);
     for (size_t i = 0; i < NEIGHBOURS; i++) {
         lam_composition *o = fixture_compose(f, other_weights[i % 4], i % 3);
         others[i] = (struct history){.session = fixture_session(o, MAX_PROMPT), .n = 40 + 3 * i};
+        lam_session_allow_base(others[i].session, true);
         lam_composition_free(o);
         fixture_tokens(100 + i, n_vocab, others[i].tokens, others[i].n);
     }
@@ -160,11 +187,13 @@ static void measure(struct fixture *f, const struct subject *s, const double *we
 static size_t measure_line(struct fixture *f, const struct subject *s, const double *weights, size_t n_adapters, char want[LAM_DIGEST_TEXT])
 {
     size_t different = 0;
+    static const bool in_brief[2][N_CHUNKS] = {{true, false, true, false}, {false, true, true, false}};
     printf("  %-7s %u threads ", lam_engine_isa(f->engine), lam_engine_threads(f->engine));
     for (size_t company = 0; company < 2; company++) {
         printf(" |");
         for (size_t i = 0; i < N_CHUNKS; i++) {
             char got[LAM_DIGEST_TEXT];
+            if (s->brief && !in_brief[company][i]) continue;
             measure(f, s, weights, n_adapters, chunks[i], company == 0, got);
             if (!want[0]) memcpy(want, got, LAM_DIGEST_TEXT);
             bool same = strcmp(got, want) == 0;
@@ -176,34 +205,35 @@ static size_t measure_line(struct fixture *f, const struct subject *s, const dou
     return different;
 }
 
-static void check_subject(const struct subject *s)
+/* want: the digests of the definition, base and composed */
+static void check_subject(const struct subject *s, char want[2][LAM_DIGEST_TEXT])
 {
     struct fixture f;
-    char want[2][LAM_DIGEST_TEXT] = {"", ""};
     const double weights[] = {1.0, 0.5};
     const char *only = getenv("THREADS");
-    size_t different = 0, cells = 0;
+    size_t different = 0, lines = 0;
+    want[0][0] = want[1][0] = 0;
     fixture_import(&f, s->base, s->adapters, 2);
     f.compose.kv = s->kv;
     f.compose.policy = s->policy;
     f.waive = true; /* the deltas are bound to no base */
     for (size_t composed = 0; composed < 2; composed++) {
-        printf("%s, %s, %zu positions\n  isa     threads     | alone: whole, 1, 7, 64              | with 7 others: the same\n",
-               s->name, composed ? "A + 0.5 B" : "base", s->n_prompt);
+        printf("%s, %s, %zu positions\n  isa     threads     | %s\n", s->name, composed ? "A + 0.5 B" : "base", s->n_prompt,
+               s->brief ? "alone: whole, 7  | with 7 others: 1, 7" : "alone: whole, 1, 7, 64              | with 7 others: the same");
         for (size_t v = 0; v < lam_n_variants; v++) {
             if (!lam_variants[v].supported()) continue;
             for (size_t t = 0; t < N_THREADS; t++) {
-                if (only && thread_counts[t] != strtoul(only, NULL, 10)) continue;
+                if (s->brief ? t != v % N_THREADS || (!composed && v) : only && thread_counts[t] != strtoul(only, NULL, 10)) continue;
                 fixture_open(&f, &(lam_engine_options){.threads = thread_counts[t], .isa = lam_variants[v].kernels->name,
                                                        .max_rows = MAX_ROWS});
                 different += measure_line(&f, s, weights, composed ? 2 : 0, want[composed]);
-                cells += 2 * N_CHUNKS;
+                lines++;
                 fixture_close(&f);
             }
         }
     }
     fixture_remove(&f);
-    printf("%s: %zu of %zu cells differ\n\n", s->name, different, cells);
+    printf("%s: %zu cells of %zu lines differ\n\n", s->name, different, lines);
     assert_int_equal(different, 0);
     assert_string_not_equal(want[0], want[1]); /* the adapters do something */
 }
@@ -211,9 +241,55 @@ static void check_subject(const struct subject *s)
 static void test_table(void **state)
 {
     const char *only = getenv("SUBJECT");
+    char want[2][LAM_DIGEST_TEXT];
     (void)state;
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
-        if (!only || strstr(subjects[i].name, only)) check_subject(&subjects[i]);
+        if (!only || strstr(subjects[i].name, only)) check_subject(&subjects[i], want);
+}
+
+/* Every method under either policy. */
+static const struct method_pair {
+    const char *title, *base, *adapters[2];
+} method_pairs[] = {
+#define LLAMA "tests/golden/llama-gqa"
+#define Q4 LLAMA "/llama-gqa-q4_0.gguf"
+#define OF_LLAMA METHODS "llama-gqa/"
+#define OF_QWEN METHODS "qwen2-tied/"
+    {"Q4_0, LoRA and activated LoRA", Q4, {OF_LLAMA "lora", OF_LLAMA "alora"}},
+    {"Q4_0, rsLoRA and biases of B", Q4, {OF_LLAMA "rslora", OF_LLAMA "lora-bias"}},
+    {"Q4_0, DoRA and IA3", Q4, {OF_LLAMA "dora", OF_LLAMA "ia3-joined"}},
+    {"Q4_0, embedding and saved head", Q4, {OF_LLAMA "embed", OF_LLAMA "saved-head"}},
+    {"Q4_0, saved embedding and sparse", Q4, {OF_LLAMA "saved-embed", OF_LLAMA "sparse.slm"}},
+    {"Q4_0, norms and head", Q4, {OF_LLAMA "norms", OF_LLAMA "head"}},
+    {"Q4_0, dense and IA3", Q4, {OF_LLAMA "dense.slm", OF_LLAMA "ia3"}},
+    {"Q8_0, biases and DoRA", "tests/golden/qwen2-tied/qwen2-tied-q8_0.gguf", {OF_QWEN "bias-all", OF_QWEN "dora-b"}},
+    {"float32, activated LoRA and LoRA", LLAMA, {OF_LLAMA "alora", OF_LLAMA "lora"}},
+    {"float32, rsLoRA and biases of B", LLAMA, {OF_LLAMA "rslora", OF_LLAMA "lora-bias"}},
+    {"float32, DoRA and IA3", LLAMA, {OF_LLAMA "dora", OF_LLAMA "ia3-joined"}},
+    {"float32, embedding and saved head", LLAMA, {OF_LLAMA "embed", OF_LLAMA "saved-head"}},
+    {"float32, saved embedding and dense", LLAMA, {OF_LLAMA "saved-embed", OF_LLAMA "dense.slm"}},
+    {"float32, norms and head", LLAMA, {OF_LLAMA "norms", OF_LLAMA "head"}},
+    {"float32, sparse and IA3", LLAMA, {OF_LLAMA "sparse.slm", OF_LLAMA "ia3"}},
+    {"float32, biases and DoRA", "tests/golden/qwen2-tied", {OF_QWEN "bias-all", OF_QWEN "dora"}},
+};
+
+static void test_methods(void **state)
+{
+    const char *only = getenv("SUBJECT");
+    (void)state;
+    for (size_t i = 0; i < sizeof method_pairs / sizeof *method_pairs; i++) {
+        const struct method_pair *m = &method_pairs[i];
+        char name[96], want[2][2][LAM_DIGEST_TEXT];
+        int len = snprintf(name, sizeof name, "methods on %s, ", m->title);
+        if (only && !strstr(name, only)) continue;
+        for (size_t p = 0; p < 2; p++) {
+            snprintf(name + len, sizeof name - (size_t)len, "%s", p ? "materialize" : "dual");
+            check_subject(&(struct subject){.name = name, .base = m->base, .adapters = {m->adapters[0], m->adapters[1]}, .n_prompt = 40,
+                                            .policy = p ? LAM_POLICY_MATERIALIZE : LAM_POLICY_DUAL, .brief = true}, want[p]);
+        }
+        assert_string_equal(want[0][0], want[1][0]);
+        if (strstr(m->base, ".gguf")) assert_string_not_equal(want[0][1], want[1][1]); /* the policy does something */
+    }
 }
 
 /* What is asked of a plan decides no bit: logits of the last position alone are those of every position's last. */
@@ -250,6 +326,6 @@ static void test_wanted_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_wanted_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_methods), cmocka_unit_test(test_wanted_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,9 @@ logits "llama-gqa, sparse" llama-gqa.slm "$(tokens 30 200)" sparse.slm=1
 policy=materialize logits "llama-gqa, dense, materialised" llama-gqa.slm "$(tokens 30 200)" dense.slm=1
 
 # The table of tests/test_invariance.c, made by both: chunks, and seven other sessions in the plan. Each fails by itself if its cells
-# differ; here the digests themselves must be the same ones.
+# differ; here the digests themselves must be the same ones. "methods": every method under either policy.
 table() { grep -aE 'positions$|\|' | sed -E 's/^ *[a-z0-9-]+ +[0-9]+ threads//' | sort -u; }
-for subject in "llama K mix" "gemma3 K mix" "llama f32"; do
+for subject in "llama K mix" "gemma3 K mix" "llama f32" "methods"; do
     SUBJECT=$subject "$build/tests/test_invariance" >"$work/n.log" 2>&1
     if [ -n "$relaxed" ]; then
         SUBJECT=$subject LAMINA_WASM=$build/wasm/tests/test_invariance-relaxed.wasm "$relaxed" wasm/lamina.mjs >"$work/w.log" 2>&1

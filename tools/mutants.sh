@@ -1,19 +1,39 @@
 #!/bin/sh
 # Proof that the tests of the promises can fail: each patch of tests/mutants breaks a copy of the program on purpose, and the test
-# that it names must fail on the copy. The same tests pass on the unbroken program first.
+# that it names must fail on the copy. The same tests pass on the unbroken program first, or nothing is shown.
 #     tools/mutants.sh BUILD_FOLDER [NAME…]      BUILD_FOLDER holds the built library; NAME: these patches only
+#     tools/mutants.sh --check                   whether every patch applies to the program as it is; seconds, nothing is built
 set -eu
+
+root=$(pwd)
+limit=300 # seconds a test may take
+
+every() { (cd tests/mutants && ls -- *.patch | sed 's/\.patch$//'); }
+field() { sed -n "s/^$1: //p" "tests/mutants/$2.patch"; }
+
+# Without fuzz: with lines around it other than the patch's, a change may land in another function.
+apply() # NAME FOLDER [OPTION]
+{
+    patch -d "$2" -p1 -F0 -s -f ${3:+"$3"} <"tests/mutants/$1.patch" 2>&1
+}
+
+if [ "$1" = --check ]; then
+    bad=0
+    for name in $(every); do
+        for wanted in Promise Broken Test; do
+            [ -n "$(field $wanted "$name")" ] || { echo "tests/mutants/$name.patch: no line \"$wanted: …\""; bad=1; }
+        done
+        apply "$name" . --dry-run || { echo "tests/mutants/$name.patch does not apply any more"; bad=1; }
+    done
+    exit $bad
+fi
 
 build=$1
 shift
-root=$(pwd)
-tree=$build/mutants
-limit=300 # seconds a test may take
 [ -f "$build/liblamina.a" ] || { echo "$build/liblamina.a is not built" >&2; exit 2; }
-[ $# -gt 0 ] || set -- $(cd tests/mutants && ls -- *.patch | sed 's/\.patch$//')
-case $build in /*) ;; *) build=$root/$build tree=$root/$tree ;; esac
-
-field() { sed -n "s/^$1: //p" "tests/mutants/$2.patch"; }
+[ $# -gt 0 ] || set -- $(every)
+case $build in /*) ;; *) build=$root/$build ;; esac
+tree=$build/mutants
 
 # A tree with the sources, links to the data, and the objects as they are, so that make builds what a patch touches and no more.
 fresh_tree()
@@ -23,7 +43,7 @@ fresh_tree()
     cp -a src include cli wasm arm fuzz examples Makefile "$tree/"
     mkdir "$tree/tests"
     cp -a tests/*.c tests/*.h tests/faults "$tree/tests/"
-    ln -s "$root/data" "$root/tools" "$tree/"
+    ln -s "$root/data" "$root/docs" "$root/tools" "$tree/"
     ln -s "$root/tests/golden" "$root/tests/data" "$tree/tests/"
     cp -a "$build/src" "$tree/build/"
     for object in support $tests; do cp -a "$build/tests/$object".[od] "$tree/build/tests/" 2>/dev/null || :; done
@@ -64,6 +84,7 @@ while read -r test; do
         bad=1
     fi
 done <"$list"
+[ $bad = 0 ] || { echo "a test that fails on the unbroken program shows nothing of a broken one" >&2; exit 1; }
 # What was built for the unbroken program serves the mutants, too.
 rm -rf "$build/mutants-clean"
 mv "$tree" "$build/mutants-clean"
@@ -72,7 +93,7 @@ for name; do
     test=$(field Test "$name")
     rm -rf "$tree"
     cp -a "$build/mutants-clean" "$tree"
-    if ! patch -d "$tree" -p1 -s <"tests/mutants/$name.patch" >"$tree/build/patch.log" 2>&1; then
+    if ! apply "$name" "$tree" >"$tree/build/patch.log"; then
         printf '%-30s does not apply any more: ' "$name"
         head -3 "$tree/build/patch.log"
         bad=1

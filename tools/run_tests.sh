@@ -54,6 +54,7 @@ case $build in
     one layers python3 tools/check_layers.py
     one error-codes python3 tools/check_codes.py
     one docs python3 tools/check_docs.py "$build"
+    one mutants-apply tools/mutants.sh --check
     one no-fma tools/check_fma.sh "$build/liblamina.a"
     one no-fma-arm env OBJDUMP=aarch64-linux-gnu-objdump tools/check_fma.sh "$build/arm/liblamina.a"
     one arm tests/arm.sh "$build"
