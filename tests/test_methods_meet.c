@@ -14,7 +14,8 @@ struct meeting {
     bool quantised;
 };
 
-#define COMMON "lora", "rslora", "dora", "dora-b", "ia3", "ia3-joined", "alora", "alora-b", "lora-bias", "norms", "saved-head", "embed", "sparse.slm", "dense.slm"
+#define COMMON "lora", "rslora", "dora", "dora-b", "ia3", "ia3-joined", "alora", "alora-b", "lora-bias", "norms", \
+               "saved-head", "embed", "sparse.slm", "dense.slm"
 #define LLAMA "tests/golden/llama-gqa"
 #define QWEN "tests/golden/qwen2-tied"
 static const struct meeting meetings[] = {
