@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define BASE "tests/golden/llama-gqa/llama-gqa-q4_0.gguf"
 #define ADAPTERS "tests/golden/adapters/llama-gqa/"
@@ -154,6 +155,30 @@ static void run_active(struct setup *s, char out[LAM_DIGEST_TEXT])
 }
 
 /* ---- one thread ---- */
+
+/* What a pass holds while it computes is held here by this thread: whoever waited for it would wait for ever. */
+static void test_waits_for_no_pass(void **state)
+{
+    (void)state;
+    struct setup s;
+    lam_error err;
+    set_up(&s);
+    lam_composition *a = composed(&s, (double[N_ADAPTERS]){1.0, 0.0, 0.0}), *b = composed(&s, (double[N_ADAPTERS]){0.0, 1.0, 0.5});
+    lam_pool_lock(s.engine->pool);
+    alarm(60); /* ends the program */
+    activate(&s, a);
+    lam_lease *lease = leased(&s);
+    activate(&s, b);
+    assert_string_equal(current(&s).composition_id, lam_composition_id(b));
+    assert_ok(lam_runtime_rollback(s.runtime, NULL, &err), err);
+    assert_string_equal(current(&s).composition_id, lam_composition_id(a));
+    lam_lease_release(lease);
+    alarm(0);
+    lam_pool_unlock(s.engine->pool);
+    lam_composition_free(a);
+    lam_composition_free(b);
+    tear_down(&s);
+}
 
 static void test_generations(void **state)
 {
@@ -495,7 +520,7 @@ static void test_loaders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generations),    cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_ends),
+        cmocka_unit_test(test_generations),    cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_ends), cmocka_unit_test(test_waits_for_no_pass),
         cmocka_unit_test(test_unload_waits),   cmocka_unit_test(test_rebase_lets_go), cmocka_unit_test(test_weights_a_hundred_times),
         cmocka_unit_test(test_streams),        cmocka_unit_test(test_loaders),
     };

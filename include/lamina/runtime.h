@@ -43,11 +43,11 @@ LAM_API lam_code lam_runtime_compose(lam_runtime *runtime, lam_adapter *const ad
                                      const lam_compose_options *options, lam_composition **out, lam_error *err);
 
 /* Makes composition (which stays the caller's) the active one: validate, reserve, stage, verify, commit. If it is active already (by its id)
- * nothing happens. out (may be NULL) gets the active generation.
+ * nothing happens. out (may be NULL) gets the active generation. It waits for no pass that is under way, and no pass for it.
  * expected: NULL, or the generation that is to be replaced: LAM_E_GEN_STALE if it is not the active one (any more).
  * On failure the active generation is as before: LAM_E_WRONG_BASE, LAM_E_CHANGED if the base's file was truncated or replaced, LAM_E_GEN_SLOTS
  * if as many generations as there are slots are leased, LAM_E_GEN_STAGED_…, LAM_E_GEN_ALIAS for an id that is active as other bytes,
- * LAM_E_BUDGET, LAM_E_NO_MEMORY. */
+ * LAM_E_NO_MEMORY. */
 LAM_API lam_code lam_runtime_activate(lam_runtime *runtime, lam_composition *composition, const lam_generation *expected, lam_generation *out,
                                       lam_error *err);
 /* Publishes the composition that was active before the last change, as a new generation; the next call goes forth again. out may be NULL.

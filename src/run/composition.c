@@ -324,7 +324,10 @@ static lam_code stage(struct lam_composition *c, lam_adapter *const adapters[], 
     LAM_TRY(hold_adapters(c, adapters, weights, n, options, err));
     LAM_TRY(read_owners(c, options, err));
     LAM_TRY(read_policies(c, options, err));
-    LAM_TRY(make_variant(c, lam_composition_all_active(c), 0, err)); /* outside the pool's lock: no plan is looked at */
+    /* What rows will be computed with is made now, while nobody else has c: activating it need not wait for a pass. The pool's lock is
+     * not held, so no plan is looked at. */
+    LAM_TRY(make_variant(c, lam_composition_all_active(c), 0, err));
+    if (c->n_activated) LAM_TRY(make_variant(c, 0, 0, err));
     LAM_TRY(take_template(c, options, err));
     return make_identity(c, options, err);
 }

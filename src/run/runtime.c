@@ -234,19 +234,13 @@ static lam_code validate(void *self, lam_error *err)
 static lam_code reserve(void *self, lam_error *err) { return lam_publication_reserve(&((struct activating *)self)->publication, err); }
 static void unreserve(void *self) { lam_publication_abort(&((struct activating *)self)->publication); }
 
-/* Factors were staged when adapters were loaded, into memory that was zero. What rows will be computed with is made now, before anybody
- * waits for it. */
+/* Factors were staged when adapters were loaded, into memory that was zero, and what rows are computed with was made when they were
+ * composed: nothing here waits for a pass that is under way. */
 static lam_code stage(void *self, lam_error *err)
 {
-    struct activating *a = self;
-    const struct lam_overlay *overlay;
-    lam_composition *c = a->composition;
-    LAM_TRY(lam_publication_step(&a->publication, LAM_PUBLICATION_CLEAR, err));
-    lam_pool_lock(c->base->engine->pool);
-    lam_code code = lam_composition_overlay(c, lam_composition_all_active(c), &overlay, err);
-    if (code == LAM_OK) code = lam_composition_overlay(c, 0, &overlay, err);
-    lam_pool_unlock(c->base->engine->pool);
-    return code == LAM_OK ? lam_publication_step(&a->publication, LAM_PUBLICATION_COPY, err) : code;
+    struct lam_publication *p = &((struct activating *)self)->publication;
+    LAM_TRY(lam_publication_step(p, LAM_PUBLICATION_CLEAR, err));
+    return lam_publication_step(p, LAM_PUBLICATION_COPY, err);
 }
 
 static lam_code verify(void *self, lam_error *err)
