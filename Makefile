@@ -171,7 +171,7 @@ mutants:
 	@$(MAKE) --no-print-directory $(JOBS) all tests
 	@tools/mutants.sh $(B)
 
-# Kernel by kernel, then the shipped model; beside llama.cpp: bench/versus_llamacpp.py.
+# Kernel by kernel, then the shipped model; beside llama.cpp: bench/versus_llamacpp.py, bench/versus_llama_server.py.
 $(B)/bench/%: bench/%.c $(B)/liblamina.a
 	@mkdir -p $(@D)
 	@echo '  CC  $<'
