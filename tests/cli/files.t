@@ -182,7 +182,7 @@ While another one imports, one waits and says so; Ctrl-C ends the wait.
 
   $ key=$(ls cache/*.slm); lamina cache clear > /dev/null; (exec flock -F "${key%.slm}.lock" sleep 20) > /dev/null 2>&1 & holder=$!; sleep 0.2
   > NO_COLOR=1 terminal lamina run stories.gguf -p Hi <<'STEPS'; kill $holder
-  > see wait: another process imports the same
+  > see wait: another process is at work
   > press C
   > see lamina: stories.gguf: another process imports it (LAM_E_CANCELLED)
   > end 130
