@@ -22,7 +22,7 @@ KERNELS_x86_64  := %_avx2.c %_avx2vnni.c %_avx512.c %_x86.c
 KERNELS_aarch64 := %_neon.c %_neondot.c %_arm.c
 KERNELS_wasm    := %_simd128.c %_relaxed.c %_wasm.c
 MACHINE_KERNELS := $(KERNELS_x86_64) $(KERNELS_aarch64) $(KERNELS_wasm)
-NOT_HERE := %_wasi.c src/base/sha256_portable.c src/compose/signature_portable.c src/base/pool_serial.c $(filter-out $(KERNELS_$(ARCH)),$(MACHINE_KERNELS)) \
+NOT_HERE := %_wasi.c %_web.c src/base/sha256_portable.c src/compose/signature_portable.c src/base/pool_serial.c $(filter-out $(KERNELS_$(ARCH)),$(MACHINE_KERNELS)) \
             $(if $(KERNELS_$(ARCH)),src/kernels/variants_portable.c)
 
 # Where `lamina run` gets a first model from, and what its default must be, "sha256:…" (docs/pull.md): make SEED_URL=https://… SEED_ROOT=sha256:…
@@ -162,6 +162,7 @@ $(B)/tests/test_store_faults: $(B)/tests/faults/shim.o
 $(B)/tests/test_store_faults: TEST_LDFLAGS += $(FAULTY:%=-Wl$(comma)--wrap=%)
 
 include wasm/wasm.mk
+include web/web.mk
 include arm/arm.mk
 include fuzz/fuzz.mk
 

@@ -24,7 +24,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SOURCE_ENDINGS = "c h md py sh mk mjs".split()
+SOURCE_ENDINGS = "c h md py sh mk mjs ts".split()
 OUTPUTS = ("build/",)  # made by make, not in the tree
 CODES_BEGIN, CODES_END = "<!-- error codes: tools/check_docs.py --write -->\n", "<!-- end of error codes -->\n"
 
@@ -61,7 +61,7 @@ def code_of(text):
 # ---- paths ----
 
 def all_files():
-    skipped = {".git", "build", "__pycache__"}
+    skipped = {".git", "build", "__pycache__", "node_modules"}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [f for f in folders if f not in skipped]
         for name in files:

@@ -3,6 +3,7 @@
 #     tools/deps.sh            the library and the command line
 #     tools/deps.sh --test     also what the tests need
 #     tools/deps.sh --wasm     also what the WebAssembly build needs
+#     tools/deps.sh --web      also what the browser's package and its tests need, besides --wasm
 #     tools/deps.sh --arm      also what builds and runs tests for 64-bit ARM elsewhere
 #     tools/deps.sh --fuzz     also what the fuzz targets need
 set -u
@@ -58,6 +59,9 @@ look()
             need_file /usr/lib/wasm32-wasi/libc.a wasi-libc
             need_command dpkg-source dpkg-dev
             need_node ;;
+        --web)
+            need_command npm npm
+            [ -n "${CHROMIUM:-}" ] || need_command chromium chromium ;;
         --arm)
             need_command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
             [ "$(uname -m)" = aarch64 ] || need_file /usr/aarch64-linux-gnu/lib/libc.a libc6-dev-arm64-cross
@@ -66,7 +70,7 @@ look()
             need_command clang-19 clang-19
             need_file "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a" libclang-rt-19-dev ;;
         *)
-            echo "tools/deps.sh: $option: the options are --test, --wasm, --arm and --fuzz" >&2
+            echo "tools/deps.sh: $option: the options are --test, --wasm, --web, --arm and --fuzz" >&2
             exit 2 ;;
         esac
     done

@@ -1,12 +1,15 @@
 #!/bin/sh
-# Fetch the sources of the four libraries that the wasm build compiles itself, from the distribution's own source packages:
-#     wasm/sources.sh FOLDER
-# leaves FOLDER/{libzstd,jansson,pcre2,utf8proc}. The machine's apt configuration and state are only read: the list of
-# source repositories is made from the binary ones that it already trusts, and lives in FOLDER/apt.
+# Fetch the sources of the libraries that the wasm and the web build compile themselves, from the distribution's own source packages:
+#     wasm/sources.sh FOLDER PACKAGE…
+# leaves FOLDER/PACKAGE for each. The machine's apt configuration and state are only read: the list of source repositories is made from
+# the binary ones that it already trusts, and lives in FOLDER/apt.
 set -eu
 
 folder=$1
-[ -d "$folder/libzstd" ] && [ -d "$folder/jansson" ] && [ -d "$folder/pcre2" ] && [ -d "$folder/utf8proc" ] && exit 0
+shift
+lacking=
+for package; do [ -d "$folder/$package" ] || lacking="$lacking $package"; done
+[ -n "$lacking" ] || exit 0
 mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
 cd "$folder"
 
@@ -14,8 +17,8 @@ cd "$folder"
 apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
     sort -u >apt/sources.list
 if ! [ -s apt/sources.list ]; then
-    echo "wasm/sources.sh: apt knows no Debian repository here: run apt-get update, or put the sources of libzstd, jansson," \
-         "pcre2 and utf8proc into $PWD/libzstd and so on" >&2
+    echo "wasm/sources.sh: apt knows no Debian repository here: run apt-get update, or put the sources of$lacking into" \
+         "folders of these names in $PWD" >&2
     exit 1
 fi
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -30,7 +33,7 @@ APT::Sandbox::User "$(id -un)";
 END
 export APT_CONFIG="$PWD/apt/apt.conf"
 
-echo "fetching sources of libzstd, jansson, pcre2, utf8proc"
+echo "fetching sources of$lacking"
 apt-get -qq update
 
 # The newest version first; a mirror that lacks its files may have an older one.
@@ -54,7 +57,5 @@ fetch()
     exit 1
 }
 
-for package in libzstd jansson pcre2 utf8proc; do
-    [ -d $package ] || fetch $package
-done
+for package in $lacking; do fetch $package; done
 rm -rf apt

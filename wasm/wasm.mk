@@ -21,7 +21,7 @@ WASM_CFLAGS = $(WASM_FLAGS) $(WARN) -Wno-tautological-constant-out-of-range-comp
 # The stack lies first in memory, so that running out of it traps.
 WASM_LDFLAGS := $(WASM_TARGET) -Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-debug -lwasi-emulated-signal
 
-WASM_NOT_HERE := %_posix.c %_openssl.c src/store/%.c cli/cmd_store.c cli/held.c cli/cmd_pull.c cli/cmd_push.c cli/cmd_seed.c cli/transfer.c cli/first_launch.c src/kernels/variants_portable.c $(filter-out $(KERNELS_wasm),$(MACHINE_KERNELS))
+WASM_NOT_HERE := %_posix.c %_openssl.c %_web.c src/store/%.c cli/cmd_store.c cli/held.c cli/cmd_pull.c cli/cmd_push.c cli/cmd_seed.c cli/transfer.c cli/first_launch.c src/kernels/variants_portable.c $(filter-out $(KERNELS_wasm),$(MACHINE_KERNELS))
 WASM_SRC := $(filter-out $(WASM_NOT_HERE),$(sort $(wildcard src/*/*.c cli/*.c))) wasm/folder.c
 WASM_OBJ := $(WASM_SRC:%.c=$(WB)/%.o)
 # What the two modules differ in.
@@ -61,7 +61,7 @@ wasm-deps:
 
 # Fetched once; the headers of the four in one folder. PCRE2 brings two of its files under other names.
 $(WT)/ready: | wasm-deps
-	@wasm/sources.sh $(WT)
+	@wasm/sources.sh $(WT) libzstd jansson pcre2 utf8proc
 	@mkdir -p $(WT)/include
 	@cp $(WT)/libzstd/lib/zstd.h $(WT)/libzstd/lib/zstd_errors.h $(WT)/jansson/src/jansson.h $(WT)/utf8proc/utf8proc.h $(WT)/include
 	@cp $(WT)/pcre2/src/pcre2.h.generic $(WT)/include/pcre2.h

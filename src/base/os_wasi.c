@@ -5,6 +5,7 @@
 #include "base/os_common.h"
 #include "base/alloc.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define READ_BYTES ((size_t)1 << 30) /* at a time; Node's limit is 2^31 - 1 */
@@ -17,28 +18,73 @@ void lam_large_free(void *block, size_t bytes)
     lam_free_aligned(block);
 }
 
+/* A kernel keeps a mapped file's pages once for all who map it. So does this list, or whoever imports an adapter for an open base, or plans
+ * for one, would have the whole base in memory twice. Files are mapped by one thread. */
+struct mapped {
+    struct mapped *next;
+    uint8_t *data;
+    size_t size, holders;
+    dev_t device;
+    ino_t inode;
+    struct timespec modified;
+};
+
+static struct mapped *all_mapped;
+
+static struct mapped *find_mapped(const struct stat *st)
+{
+    struct mapped *m = all_mapped;
+    while (m && !(m->device == st->st_dev && m->inode == st->st_ino && m->size == (size_t)st->st_size &&
+                  m->modified.tv_sec == st->st_mtim.tv_sec && m->modified.tv_nsec == st->st_mtim.tv_nsec))
+        m = m->next;
+    return m;
+}
+
+static lam_code read_all(int fd, const char *path, uint8_t *bytes, size_t size, lam_error *err)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = read(fd, bytes + done, size - done < READ_BYTES ? size - done : READ_BYTES);
+        if (n < 0) return lam_raise_errno(err, "read", path);
+        if (n == 0) return LAM_RAISE(err, LAM_E_CHANGED, "%s: truncated while it was read", path);
+        done += (size_t)n;
+    }
+    return LAM_OK;
+}
+
 lam_code lam_os_map(int fd, const char *path, size_t size, const uint8_t **data, lam_error *err)
 {
-    uint8_t *bytes = lam_alloc_aligned(size);
-    if (!bytes) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
-    lam_code code = LAM_OK;
-    for (size_t done = 0; code == LAM_OK && done < size;) {
-        ssize_t n = read(fd, bytes + done, size - done < READ_BYTES ? size - done : READ_BYTES);
-        if (n < 0) code = lam_raise_errno(err, "read", path);
-        if (n == 0) code = LAM_RAISE(err, LAM_E_CHANGED, "%s: truncated while it was read", path);
-        if (n > 0) done += (size_t)n;
+    struct stat st;
+    if (fstat(fd, &st) != 0) return lam_raise_errno(err, "stat", path);
+    struct mapped *m = find_mapped(&st);
+    if (m) {
+        m->holders++;
+        *data = m->data;
+        return LAM_OK;
     }
-    if (code == LAM_OK)
-        *data = bytes;
-    else
+    m = lam_alloc(1, sizeof *m);
+    uint8_t *bytes = m ? lam_alloc_aligned(size) : NULL;
+    lam_code code = bytes ? read_all(fd, path, bytes, size, err) : LAM_RAISE(err, LAM_E_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
+    if (code != LAM_OK) {
         lam_free_aligned(bytes);
-    return code;
+        lam_free(m);
+        return code;
+    }
+    *m = (struct mapped){all_mapped, bytes, size, 1, st.st_dev, st.st_ino, st.st_mtim};
+    all_mapped = m;
+    *data = bytes;
+    return LAM_OK;
 }
 
 void lam_os_unmap(const uint8_t *data, size_t size)
 {
+    struct mapped **at = &all_mapped, *m;
     (void)size;
-    lam_free_aligned((void *)data);
+    while ((*at)->data != data) at = &(*at)->next;
+    m = *at;
+    if (--m->holders) return;
+    *at = m->next;
+    lam_free_aligned(m->data);
+    lam_free(m);
 }
 
 unsigned long lam_os_process_number(void)
