@@ -1,5 +1,5 @@
 // In the page: the package, and what several tests do with it.
-import { Lamina, LaminaError } from '/package/index.js';
+import { forget, Lamina, LaminaError, stored } from '/package/index.js';
 
 const hex = (bytes) => Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, '0')).join('');
 const digest = async (floats) => `sha256:${hex(await crypto.subtle.digest('SHA-256', floats))}`;
@@ -51,4 +51,4 @@ async function abortedAfter(lamina, milliseconds, maxTokens) {
     return { code, milliseconds: waited, pieces };
 }
 
-Object.assign(globalThis, { Lamina, LaminaError, logits, logitsDigest, abortedAfter, failure, ready: true });
+Object.assign(globalThis, { forget, Lamina, LaminaError, stored, logits, logitsDigest, abortedAfter, failure, ready: true });

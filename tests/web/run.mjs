@@ -318,7 +318,7 @@ await test('an HTML page, a 404, a wrong root, a damaged piece, a damaged head: 
     isolated.heal();
 });
 
-await test('a byte damaged on disk is found before it is used', async (context) => {
+await test('a byte damaged on disk is found before it is used, and its piece alone fetched again; what is kept is listed and forgotten', async (context) => {
     const page = await open(context);
     assert.equal((await load(page, URL_BIG)).failed.code, 'none');
     await page.evaluate(async (at) => {
@@ -332,6 +332,18 @@ await test('a byte damaged on disk is found before it is used', async (context) 
     }, BIG - PIECE);
     const { failed } = await load(page, URL_BIG);
     assert.equal(failed.code, 'LAM_E_DIGEST', failed.message);
+    isolated.heal();
+    const again = await load(page, URL_BIG);
+    assert.equal(again.failed.code, 'none', again.failed.message);
+    assert(fetched() > 0 && fetched() < 2 * PIECE, `${fetched()} bytes were fetched for one damaged piece`);
+    const kept = await page.evaluate(() => stored());
+    assert.deepEqual(kept.map(({ bytes, source }) => ({ bytes, source })), [{ bytes: BIG, source: isolated.origin + URL_BIG }]);
+    assert.deepEqual(await page.evaluate(async (name) => (await forget(name), stored()), kept[0].name), []);
+    isolated.heal();
+    assert.equal((await load(page, URL_BIG)).failed.code, 'none');
+    assert(fetched() >= BIG);
+    await page.evaluate(() => forget());
+    assert.deepEqual(await page.evaluate(() => stored()), []);
 });
 
 await test('a server without ranges; a local file; a file in memory: loaded', async (context) => {

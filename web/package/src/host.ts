@@ -1,6 +1,6 @@
 // The control worker's side of every call: the objects of one engine, by handles that are the module's own pointers.
 import { Core } from './core.js';
-import { LaminaError } from './errors.js';
+import { LaminaError, type Failure } from './errors.js';
 import { unshared, maximumOf, probe } from './features.js';
 import { FileTable } from './files.js';
 import { lam_draft, lam_kv, lam_policy, lam_stack_rule } from './generated.js';
@@ -61,7 +61,12 @@ export class Host {
         const bytes = this.#files.find(this.#baseFile.path)!.node.size;
         this.#rows = Math.max(LEAST_ROWS, Math.min(MOST_ROWS, Math.floor(ROWS_BYTES / Math.max(1, bytes))));
         this.#newEngine(this.threads.count + 1);
-        this.#openBase();
+        try {
+            this.#openBase();
+        } catch (problem) {
+            await this.#baseFile.doubt();
+            throw problem;
+        }
         const threads = this.#core.run('lam_engine_threads', this.#engine);
         return {
             base: this.#describe(),
@@ -121,6 +126,7 @@ export class Host {
             return this.#describeAdapter(handle);
         } catch (problem) {
             file.unmount();
+            await file.doubt();
             throw problem;
         }
     }
@@ -283,6 +289,11 @@ export class Host {
             core.call('lam_plan', scratch.text(this.#baseFile!.path), adapters, how, out);
             return Object.fromEntries(Object.entries(core.struct('lam_plan_bytes', out)).map(([name, value]) => [name, Number(value)])) as Api.Plan;
         });
+    }
+
+    /** What a call failed with. Bytes of the base that are not those of its tree are fetched again at the next load. */
+    async failed(failure: Failure): Promise<void> {
+        if (failure.code === 'LAM_E_DIGEST') await this.#baseFile?.doubt();
     }
 
     async memory(): ReturnType<Api.Methods['memory']> {

@@ -1,9 +1,9 @@
 // From a source to a file that the module can open: fetched, imported where it is of another format, kept for the next visit.
 import type { Core } from './core.js';
 import { download } from './download.js';
-import { LaminaError } from './errors.js';
+import { failureOf, LaminaError } from './errors.js';
 import { BlobFile, type FileNode, type FileTable } from './files.js';
-import { lam_source_kind } from './generated.js';
+import { lam_source_kind, type Code } from './generated.js';
 import { MemoryStorage, type Storage } from './storage.js';
 import type { FolderSource, Progress, RemoteSource, Source } from './protocol.js';
 
@@ -21,6 +21,8 @@ export interface Mounted {
     /** Gives the file's handle back. */
     seal: () => void;
     unmount: () => void;
+    /** Its bytes are not what they should be: the next load fetches or imports what is damaged. */
+    doubt: () => Promise<void>;
 }
 
 /** For an adapter that must be imported: what it is bound to. */
@@ -34,6 +36,9 @@ interface Part {
     name: string; // within its folder
     source: string | URL | Blob;
 }
+
+/** Failures of an import that say nothing against what was imported. */
+const NOT_THE_FILES = new Set<Code>(['LAM_E_NO_MEMORY', 'LAM_E_NO_SPACE', 'LAM_E_CANCELLED', 'LAM_E_CONFLICT']);
 
 const isBlob = (value: unknown): value is Blob => value instanceof Blob;
 const lastOf = (url: string) => decodeURIComponent(new URL(url).pathname.split('/').pop() || 'model');
@@ -55,7 +60,7 @@ export class Library {
     async #open(source: Source, binding: Binding | undefined, loading: Loading): Promise<Mounted> {
         const { parts, root } = this.#parts(source), key = this.#keyOf(parts, binding);
         const whole = key && (await this.storage.find(`${key}.slm`));
-        if (whole) return this.#mount(`${key}.slm`, whole);
+        if (whole) return this.#mount(this.storage, `${key}.slm`, whole);
         const got: { part: Part; node: FileNode; stored?: string; in: Storage }[] = [];
         try {
             for (const part of parts) got.push({ part, ...(await this.#fetch(part, root, loading)) });
@@ -63,11 +68,14 @@ export class Library {
             for (const { part, node } of got) this.files.mount(`${folder}/${part.name}`, node);
             const path = parts.length === 1 && !('files' in Object(source)) ? `/${folder}/${parts[0]!.name}` : `/${folder}`;
             if (!this.#mustImport(path)) {
-                got.length = 0; // stays mounted
-                return this.#mounted(path);
+                const [{ stored, in: storage }] = got.splice(0) as [(typeof got)[0]]; // stays mounted
+                return this.#mounted(path, storage, stored);
             }
             try {
                 return await this.#import(path, key, this.#label(parts), binding, loading);
+            } catch (problem) {
+                if (NOT_THE_FILES.has(failureOf(problem).code)) for (const one of got) one.stored = undefined; // it may work another time
+                throw problem;
             } finally {
                 for (const { part } of got) this.files.unmount(`${folder}/${part.name}`);
             }
@@ -168,16 +176,20 @@ export class Library {
         } finally {
             this.core.callbacks = {};
         }
-        return this.#mount(name, (await storage.find(name))!);
+        return this.#mount(storage, name, (await storage.find(name))!);
     }
 
-    #mount(name: string, node: FileNode): Mounted {
-        return this.#mounted(this.files.mount(`kept/${++this.#mounts}/${name}`, node));
+    #mount(storage: Storage, name: string, node: FileNode): Mounted {
+        return this.#mounted(this.files.mount(`kept/${++this.#mounts}/${name}`, node), storage, name);
     }
 
-    #mounted(path: string): Mounted {
+    /** name: of the file in storage, if it is kept there. */
+    #mounted(path: string, storage: Storage, name: string | undefined): Mounted {
         return {
             path,
+            doubt: async () => {
+                if (name) await storage.doubt(name);
+            },
             seal: () => this.files.seal(path),
             unmount: () => {
                 this.files.seal(path);

@@ -19,13 +19,59 @@ export interface Storage {
     edit(name: string): Promise<FileNode>;
     /** Closes the file and makes it whole. */
     finish(name: string, node: FileNode, source: string): Promise<void>;
+    /** A file that is not whole after all. */
+    doubt(name: string): Promise<void>;
     remove(name: string): Promise<void>;
-    list(): Promise<Stored[]>;
     /** A short text beside a file that is not whole. */
     note(name: string): Promise<string | undefined>;
     setNote(name: string, text: string): Promise<void>;
     /** Bytes that may still be written; Infinity if the browser does not tell. */
     free(): Promise<number>;
+}
+
+const isMissing = (problem: unknown) => problem instanceof DOMException && problem.name === 'NotFoundError';
+const filesOf = (name: string) => [`${name}.whole`, `${name}.note`, name];
+
+async function readText(folder: FileSystemDirectoryHandle, name: string): Promise<string | undefined> {
+    try {
+        return await (await (await folder.getFileHandle(name)).getFile()).text();
+    } catch (problem) {
+        if (isMissing(problem)) return undefined;
+        throw problem;
+    }
+}
+
+async function drop(folder: FileSystemDirectoryHandle, name: string): Promise<void> {
+    try {
+        await folder.removeEntry(name);
+    } catch (problem) {
+        if (!isMissing(problem)) throw problem;
+    }
+}
+
+async function namesIn(folder: FileSystemDirectoryHandle): Promise<string[]> {
+    const names: string[] = [];
+    for await (const name of folder.keys()) names.push(name);
+    return names;
+}
+
+/** The models and adapters that this origin keeps on disk; none where there is no private file system. Works on the page's own thread. */
+export async function stored(): Promise<Stored[]> {
+    const out: Stored[] = [];
+    if (!navigator.storage?.getDirectory) return out;
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+    for (const name of await namesIn(folder)) {
+        const about = name.endsWith('.whole') ? await readText(folder, name) : undefined;
+        if (about) out.push(JSON.parse(about) as Stored);
+    }
+    return out;
+}
+
+/** Removes what stored() names, or all that is kept, unfinished downloads too. Throws a DOMException for a file that is open just now. */
+export async function forget(name?: string): Promise<void> {
+    if (!navigator.storage?.getDirectory) return;
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+    for (const file of name === undefined ? await namesIn(folder) : filesOf(name)) await drop(folder, file);
 }
 
 export class DiskStorage implements Storage {
@@ -56,14 +102,7 @@ export class DiskStorage implements Storage {
         }
     }
 
-    async #read(name: string): Promise<string | undefined> {
-        try {
-            return await (await (await this.folder.getFileHandle(name)).getFile()).text();
-        } catch (problem) {
-            if (problem instanceof DOMException && problem.name === 'NotFoundError') return undefined;
-            throw problem;
-        }
-    }
+    #read = (name: string) => readText(this.folder, name);
 
     async #write(name: string, value: string): Promise<void> {
         const file = await this.#handle(name);
@@ -73,13 +112,7 @@ export class DiskStorage implements Storage {
         file.close();
     }
 
-    async #drop(name: string): Promise<void> {
-        try {
-            await this.folder.removeEntry(name);
-        } catch (problem) {
-            if (!(problem instanceof DOMException && problem.name === 'NotFoundError')) throw problem;
-        }
-    }
+    #drop = (name: string) => drop(this.folder, name);
 
     async find(name: string): Promise<FileNode | undefined> {
         const whole = await this.#read(`${name}.whole`);
@@ -103,17 +136,10 @@ export class DiskStorage implements Storage {
         await this.#drop(`${name}.note`);
     }
 
-    async remove(name: string): Promise<void> {
-        for (const file of [`${name}.whole`, `${name}.note`, name]) await this.#drop(file);
-    }
+    doubt = (name: string) => this.#drop(`${name}.whole`);
 
-    async list(): Promise<Stored[]> {
-        const out: Stored[] = [];
-        for await (const name of this.folder.keys()) {
-            const about = name.endsWith('.whole') ? await this.#read(name) : undefined;
-            if (about) out.push(JSON.parse(about) as Stored);
-        }
-        return out;
+    async remove(name: string): Promise<void> {
+        for (const file of filesOf(name)) await this.#drop(file);
     }
 
     note = (name: string) => this.#read(`${name}.note`);
@@ -128,11 +154,11 @@ export class DiskStorage implements Storage {
 /** For this page's life only. */
 export class MemoryStorage implements Storage {
     readonly where = 'memory';
-    readonly #files = new Map<string, { node: FileNode; about?: Stored; note?: string }>();
+    readonly #files = new Map<string, { node: FileNode; whole?: boolean; note?: string }>();
 
     async find(name: string): Promise<FileNode | undefined> {
         const file = this.#files.get(name);
-        return file?.about && file.node;
+        return file?.whole ? file.node : undefined;
     }
 
     async edit(name: string): Promise<FileNode> {
@@ -141,16 +167,14 @@ export class MemoryStorage implements Storage {
         return node;
     }
 
-    async finish(name: string, node: FileNode, source: string): Promise<void> {
-        this.#files.set(name, { node, about: { name, bytes: node.size, source } });
+    async finish(name: string, node: FileNode): Promise<void> {
+        this.#files.set(name, { node, whole: true });
     }
+
+    doubt = (name: string) => this.remove(name);
 
     async remove(name: string): Promise<void> {
         this.#files.delete(name);
-    }
-
-    async list(): Promise<Stored[]> {
-        return [...this.#files.values()].flatMap(({ about }) => about ?? []);
     }
 
     async note(name: string): Promise<string | undefined> {

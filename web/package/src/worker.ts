@@ -54,7 +54,9 @@ async function answer({ id, method, parameters, stop }: Request, controller: Abo
         const work = host[method] as (call: Call, ...parameters: unknown[]) => Promise<unknown>;
         post({ id, result: await work.call(host, call, ...parameters) });
     } catch (problem) {
-        post({ id, failure: failureOf(problem) });
+        const failure = failureOf(problem);
+        await host.failed(failure);
+        post({ id, failure });
     } finally {
         controllers.delete(id);
     }
