@@ -256,116 +256,160 @@ export const codes = {
     LAM_E_GEN_PUBLISHED: 181,
     /** a copy has not ended */
     LAM_E_GEN_PENDING: 182,
-    /** staged bytes are not those that were staged */
+    /** staged bytes, of no factor A or B, are not those that were staged */
     LAM_E_GEN_STAGED_DIGEST: 183,
-    /** … nor its scales */
-    LAM_E_GEN_STAGED_SCALE: 184,
-    /** … a rank or extent is not what the kernels read */
-    LAM_E_GEN_STAGED_LAYOUT: 185,
-    /** … padding is not zero */
-    LAM_E_GEN_STAGED_TAIL: 186,
+    /** … those of a factor A */
+    LAM_E_GEN_STAGED_A: 184,
+    /** … those of a factor B */
+    LAM_E_GEN_STAGED_B: 185,
+    /** … a module acts on another matrix than it did */
+    LAM_E_GEN_STAGED_TARGETS: 186,
+    /** … a scale has changed */
+    LAM_E_GEN_STAGED_SCALE: 187,
+    /** … a factor is not laid out as the kernels read it */
+    LAM_E_GEN_STAGED_LAYOUT: 188,
+    /** … a rank is less than the rows that are stored for it */
+    LAM_E_GEN_STAGED_RANK: 189,
+    /** … a rank is more than the rows that are stored for it */
+    LAM_E_GEN_STAGED_RANK_ABOVE: 190,
+    /** … a factor has another extent than its rank and matrix give it */
+    LAM_E_GEN_STAGED_EXTENT: 191,
+    /** … a scale of padding is not zero */
+    LAM_E_GEN_STAGED_TAIL: 192,
+    /** … padding of a factor A is not zero */
+    LAM_E_GEN_STAGED_TAIL_A: 193,
+    /** … padding of a factor B is not zero */
+    LAM_E_GEN_STAGED_TAIL_B: 194,
     /** … a value is not finite */
-    LAM_E_GEN_STAGED_FINITE: 187,
+    LAM_E_GEN_STAGED_FINITE: 195,
     /** … a tensor that a module needs is not there */
-    LAM_E_GEN_STAGED_MISSING: 188,
+    LAM_E_GEN_STAGED_MISSING: 196,
     /** … some modules only */
-    LAM_E_GEN_STAGED_MODULES: 189,
+    LAM_E_GEN_STAGED_MODULES: 197,
+    /** no way back: a factor A of what was active before has changed */
+    LAM_E_GEN_PREVIOUS_A: 198,
+    /** … a factor B */
+    LAM_E_GEN_PREVIOUS_B: 199,
+    /** … a scale */
+    LAM_E_GEN_PREVIOUS_SCALE: 200,
     /** staged before the artefact was checked */
-    LAM_E_GEN_STEP_ARTEFACT: 190,
+    LAM_E_GEN_STEP_ARTEFACT: 201,
     /** copied before the memory was cleared */
-    LAM_E_GEN_STEP_TAIL: 191,
+    LAM_E_GEN_STEP_TAIL: 202,
     /** published or verified before all was copied */
-    LAM_E_GEN_STEP_COPY: 192,
+    LAM_E_GEN_STEP_COPY: 203,
     /** published before what was staged was verified */
-    LAM_E_GEN_STEP_VERIFY: 193,
+    LAM_E_GEN_STEP_VERIFY: 204,
     /** published without waiting for the copies */
-    LAM_E_GEN_STEP_WAIT: 194,
+    LAM_E_GEN_STEP_WAIT: 205,
     /** another step of a publication out of its turn */
-    LAM_E_GEN_STEP_ORDER: 195,
+    LAM_E_GEN_STEP_ORDER: 206,
     /** a slot cannot be free again: it is leased, or current */
-    LAM_E_GEN_RECLAIM_LEASED: 196,
+    LAM_E_GEN_RECLAIM_LEASED: 207,
     /** … a pass over it is under way */
-    LAM_E_GEN_RECLAIM_USED: 197,
+    LAM_E_GEN_RECLAIM_USED: 208,
     /** … its generation would not advance */
-    LAM_E_GEN_RECLAIM_GENERATION: 198,
+    LAM_E_GEN_RECLAIM_GENERATION: 209,
     /** … its pointer generation would not advance */
-    LAM_E_GEN_RECLAIM_POINTER: 199,
+    LAM_E_GEN_RECLAIM_POINTER: 210,
     /** a page has another size than its rows */
-    LAM_E_RES_GEOMETRY: 210,
+    LAM_E_RES_GEOMETRY: 211,
+    /** a page spans another number of layers than the model has */
+    LAM_E_RES_LAYERS: 212,
+    /** a page has rows of another width than the model */
+    LAM_E_RES_WIDTH: 213,
+    /** a page has elements of another size than the kernels read */
+    LAM_E_RES_ELEMENT: 214,
     /** a pool has another size than its pages */
-    LAM_E_RES_POOL: 211,
-    /** a page is counted twice, or not at all */
-    LAM_E_RES_CONSERVATION: 212,
+    LAM_E_RES_POOL: 215,
+    /** a page is counted twice, or is none */
+    LAM_E_RES_CONSERVATION: 216,
+    /** another number of pages is listed than the pool has */
+    LAM_E_RES_TOTAL: 217,
     /** a page without an owner, or with one that it should not have */
-    LAM_E_RES_OWNER: 213,
+    LAM_E_RES_OWNER: 218,
     /** a page is reserved for nobody */
-    LAM_E_RES_ORPHAN: 214,
+    LAM_E_RES_ORPHAN: 219,
     /** a page is of another class than its owner */
-    LAM_E_RES_CLASS: 215,
+    LAM_E_RES_CLASS: 220,
     /** a page is of another generation than its owner */
-    LAM_E_RES_GENERATION: 216,
-    /** an owner's list of pages is not the ledger's */
-    LAM_E_RES_PAGES: 217,
+    LAM_E_RES_GENERATION: 221,
+    /** an owner's list lacks a page of its own */
+    LAM_E_RES_PAGES: 222,
+    /** … names a page that is free */
+    LAM_E_RES_PAGES_FREE: 223,
+    /** … names a page of another owner */
+    LAM_E_RES_PAGES_OTHER: 224,
     /** a request's history was chosen to make room */
-    LAM_E_RES_VICTIM_KV: 218,
-    /** … an adapter that is held */
-    LAM_E_RES_VICTIM_LEASED: 219,
+    LAM_E_RES_VICTIM_KV: 225,
+    /** … an idle adapter that is held */
+    LAM_E_RES_VICTIM_LEASED: 226,
+    /** … one at work */
+    LAM_E_RES_VICTIM_ACTIVE: 227,
     /** … a pinned one */
-    LAM_E_RES_VICTIM_PINNED: 220,
+    LAM_E_RES_VICTIM_PINNED: 228,
     /** … one that waiting requests count on */
-    LAM_E_RES_VICTIM_QUEUED: 221,
+    LAM_E_RES_VICTIM_QUEUED: 229,
     /** … one that a pass is under way over */
-    LAM_E_RES_VICTIM_USED: 222,
+    LAM_E_RES_VICTIM_USED: 230,
     /** … one that is neither published nor idle */
-    LAM_E_RES_VICTIM_STATE: 223,
+    LAM_E_RES_VICTIM_STATE: 231,
     /** … one that a live plan names */
-    LAM_E_RES_VICTIM_PLANNED: 224,
+    LAM_E_RES_VICTIM_PLANNED: 232,
     /** … one that could not be had back */
-    LAM_E_RES_VICTIM_SOURCE: 225,
+    LAM_E_RES_VICTIM_SOURCE: 233,
     /** … one twice */
-    LAM_E_RES_VICTIM_TWICE: 226,
+    LAM_E_RES_VICTIM_TWICE: 234,
+    /** the chosen ones and what is free give too few pages */
+    LAM_E_RES_VICTIMS_FEW: 235,
     /** a rank above what a worker takes */
-    LAM_E_RES_RANK: 227,
+    LAM_E_RES_RANK: 236,
     /** an element type that a worker's kernels don't read */
-    LAM_E_RES_DTYPE: 228,
+    LAM_E_RES_DTYPE: 237,
     /** a layout that they don't read */
-    LAM_E_RES_LAYOUT: 229,
+    LAM_E_RES_LAYOUT: 238,
     /** other targets than a worker's */
-    LAM_E_RES_TARGETS: 230,
+    LAM_E_RES_TARGETS: 239,
     /** no room was asked for what will be generated */
-    LAM_E_RES_GROWTH: 231,
+    LAM_E_RES_GROWTH: 240,
     /** too few pages, with the shortfall */
-    LAM_E_RES_SHORT: 232,
+    LAM_E_RES_SHORT: 241,
     /** the pages that are asked for are not what the adapter takes */
-    LAM_E_RES_DEMAND: 233,
+    LAM_E_RES_DEMAND: 242,
+    /** as many pages are asked for as the rank is: those of one factor, not of the adapter */
+    LAM_E_RES_DEMAND_RANK: 243,
+    /** what is asked for is not the sum of its parts */
+    LAM_E_RES_DEMAND_SUM: 244,
     /** another number of pages is reserved than asked for */
-    LAM_E_RES_RESERVED: 234,
+    LAM_E_RES_RESERVED: 245,
     /** a page is reserved that is in use */
-    LAM_E_RES_RESERVED_LIVE: 235,
+    LAM_E_RES_RESERVED_LIVE: 246,
     /** a reserved page is two owners', or none's */
-    LAM_E_RES_SPLIT: 236,
+    LAM_E_RES_SPLIT: 247,
     /** too few pages are reserved for keys and values */
-    LAM_E_RES_KV: 237,
+    LAM_E_RES_KV: 248,
     /** a copy has not ended */
-    LAM_E_RES_PENDING: 238,
+    LAM_E_RES_PENDING: 249,
     /** loaded bytes are not the artefact's */
-    LAM_E_RES_STAGED_DIGEST: 239,
+    LAM_E_RES_STAGED_DIGEST: 250,
     /** loaded in another layout */
-    LAM_E_RES_STAGED_LAYOUT: 240,
-    /** a page table names other pages */
-    LAM_E_RES_PAGE_TABLE: 241,
+    LAM_E_RES_STAGED_LAYOUT: 251,
+    /** a page table lacks pages, or has more */
+    LAM_E_RES_PAGE_TABLE: 252,
+    /** … names other pages than the adapter's */
+    LAM_E_RES_PAGE_TABLE_OTHER: 253,
     /** pointers of another generation */
-    LAM_E_RES_POINTER: 242,
+    LAM_E_RES_POINTER: 254,
     /** pinned for another attempt */
-    LAM_E_RES_PIN: 243,
+    LAM_E_RES_PIN: 255,
     /** published before the copies have ended */
-    LAM_E_RES_STEP_WAIT: 244,
+    LAM_E_RES_STEP_WAIT: 256,
     /** published before what was loaded is validated */
-    LAM_E_RES_STEP_VALIDATE: 245,
+    LAM_E_RES_STEP_VALIDATE: 257,
     /** victims forgotten before their successor is published */
-    LAM_E_RES_STEP_FINAL: 246,
+    LAM_E_RES_STEP_FINAL: 258,
     /** another step of an admission out of its turn */
-    LAM_E_RES_STEP_ORDER: 247,
+    LAM_E_RES_STEP_ORDER: 259,
     /** oci-layout is missing or of another version: no store, or no longer one */
     LAM_E_STORE_LAYOUT: 260,
     /** index.json cannot be read, or names things as no index may */
