@@ -1,4 +1,5 @@
-/* Materialised matrices are formed a tile at a time: no float32 copy of the model, nor of more than one tensor of it. */
+/* Materialised matrices are formed a tile at a time: no float32 copy of the model, nor of more than one tensor of it. Loading holds nothing
+ * twice either. */
 #include "alloc_meter.h"
 #include "fixture.h"
 
@@ -73,8 +74,38 @@ static void test_no_copy_of_the_model(void **state)
         }
 }
 
+/* A base is mapped, and no byte of it is copied; loading adapters and composing them allocates at no moment more than a tenth above what
+ * stays. */
+static void test_loading_peaks_at_what_stays(void **state)
+{
+    (void)state;
+    static const char *const adapters[] = {"data/adapters/oz", "data/adapters/shakespeare"};
+    const double weights[] = {1, 0.5};
+    struct fixture f;
+    lam_error err;
+    size_t size;
+    fixture_import(&f, "data/stories260K-Q8_0.gguf", adapters, 2);
+    free(test_read_file(f.base_path, &size));
+    assert_ok(lam_engine_new(&(lam_engine_options){.threads = 1}, &f.engine, &err), err);
+    meter_start();
+    assert_ok(lam_base_open(f.engine, f.base_path, LAM_VERIFY_FULL, &f.base, &err), err);
+    if (meter_bytes() > size / 10 + (meter_now - meter_base))
+        fail_msg("opening a base of %zu bytes allocates %zu, of which %zu stay", size, meter_bytes(), meter_now - meter_base);
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(lam_adapter_load(f.base, f.adapter_paths[i], false, &f.adapters[i], &err), err);
+        if (meter_bytes() + size > (meter_now - meter_base + size) * 11 / 10)
+            fail_msg("%s: %zu bytes at most, of which %zu stay", adapters[i], meter_bytes(), meter_now - meter_base);
+    }
+    lam_composition *c = fixture_compose(&f, weights, 2);
+    size_t stays = meter_now - meter_base + size;
+    if (meter_bytes() + size > stays * 11 / 10) fail_msg("%zu bytes at most, of which %zu stay", meter_bytes() + size, stays);
+    lam_composition_free(c);
+    fixture_close(&f);
+    fixture_remove(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_copy_of_the_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_copy_of_the_model), cmocka_unit_test(test_loading_peaks_at_what_stays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #define BASE "tests/golden/llama-gqa/llama-gqa-q4_0.gguf"
@@ -517,12 +518,162 @@ static void test_loaders(void **state)
     tear_down(&s);
 }
 
+/* 16 threads load under one name a file that is damaged: all are refused alike, and nothing of it is left. With the sound file in its
+ * place the next attempt looks again. */
+struct refused_loader {
+    struct setup *s;
+    const char *path;
+    lam_code code;
+    lam_adapter *out;
+};
+
+static void *load_damaged(void *argument)
+{
+    struct refused_loader *w = argument;
+    w->code = lam_adapter_load(w->s->base, w->path, false, &w->out, NULL);
+    return NULL;
+}
+
+static void write_damaged(const char *source, const char *path)
+{
+    size_t size;
+    uint8_t *bytes = test_read_file(source, &size);
+    bytes[size - 1] ^= 0x40; /* in the last piece of the data */
+    fixture_write(path, bytes, size);
+    free(bytes);
+}
+
+static void test_failed_load_and_retry(void **state)
+{
+    (void)state;
+    struct setup s;
+    struct refused_loader workers[LOADERS];
+    pthread_t threads[LOADERS];
+    char path[600], want[LAM_DIGEST_TEXT], got[LAM_DIGEST_TEXT];
+    lam_error err;
+    set_up(&s);
+    snprintf(path, sizeof path, "%s/same-name.slm", s.f.folder);
+    write_damaged(s.f.adapter_paths[ALL], path);
+    lam_composition *a = composed(&s, (double[]){1, 0, 0});
+    run_apart(&s, a, want);
+    lam_generation before = current(&s), after;
+    size_t holders = atomic_load(&s.base->holders);
+    for (size_t i = 0; i < LOADERS; i++) {
+        workers[i] = (struct refused_loader){.s = &s, .path = path};
+        assert_int_equal(pthread_create(&threads[i], NULL, load_damaged, &workers[i]), 0);
+    }
+    for (size_t i = 0; i < LOADERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].code, LAM_E_DIGEST);
+        assert_null(workers[i].out);
+    }
+    after = current(&s);
+    assert_true(same(&before, &after));
+    assert_int_equal(atomic_load(&s.base->holders), holders);
+    assert_int_equal(rename(s.f.adapter_paths[ALL], path), 0);
+    lam_adapter_unload(s.adapters[ALL]);
+    assert_ok(lam_adapter_load(s.base, path, false, &s.adapters[ALL], &err), err);
+    lam_composition *again = composed(&s, (double[]){1, 0, 0});
+    activate(&s, again);
+    run_active(&s, got);
+    assert_string_equal(got, want);
+    lam_composition_free(a);
+    lam_composition_free(again);
+    tear_down(&s);
+}
+
+/* ---- files ---- */
+
+/* How often files of the watched folder were opened or read since the last look. */
+static size_t count_reads(int watch)
+{
+    char events[4096] __attribute__((aligned(8)));
+    size_t n = 0;
+    for (ssize_t got; (got = read(watch, events, sizeof events)) > 0;)
+        for (char *at = events; at < events + got; n++) at += sizeof(struct inotify_event) + ((struct inotify_event *)at)->len;
+    return n;
+}
+
+/* An adapter is loaded anew in the place of itself; then 100 tokens open and read no file. */
+static void test_no_file_after_reload(void **state)
+{
+    (void)state;
+    struct setup s;
+    lam_error err;
+    lam_adapter *again;
+    lam_session *stream;
+    uint32_t token = 3;
+    set_up(&s);
+    lam_composition *old = composed(&s, (double[]){1, 0, 0});
+    activate(&s, old);
+    int watch = inotify_init1(IN_NONBLOCK);
+    assert_true(watch >= 0 && inotify_add_watch(watch, s.f.folder, IN_OPEN | IN_ACCESS) >= 0);
+    assert_ok(lam_adapter_load(s.base, s.f.adapter_paths[ALL], false, &again, &err), err);
+    lam_adapter_unload(s.adapters[ALL]);
+    s.adapters[ALL] = again;
+    lam_composition *reloaded = composed(&s, (double[]){1, 0, 0});
+    activate(&s, reloaded);
+    assert_true(count_reads(watch) > 0); /* the watch sees what a load does */
+    lam_lease *l = leased(&s);
+    assert_ok(lam_lease_session(l, 128, &stream, &err), err);
+    for (size_t i = 0; i < 100; i++) assert_ok(lam_session_step(&stream, &token, 1, &err), err);
+    assert_int_equal(count_reads(watch), 0);
+    close(watch);
+    lam_session_free(stream);
+    lam_lease_release(l);
+    lam_composition_free(old);
+    lam_composition_free(reloaded);
+    tear_down(&s);
+}
+
+/* SHA-256 over the logits of 100 tokens; before each, all further sessions get another weight. A session that begins then has it. */
+static void stream_hundred(struct setup *s, lam_composition *const weights[], size_t n_weights, char out[LAM_DIGEST_TEXT])
+{
+    struct lam_sha256 hash;
+    uint8_t digest[LAM_SHA256_BYTES];
+    lam_error err;
+    lam_session *stream;
+    lam_lease *l = leased(s);
+    lam_sha256_init(&hash);
+    assert_ok(lam_lease_session(l, 128, &stream, &err), err);
+    lam_lease_release(l);
+    for (size_t i = 0; i < 100; i++) {
+        if (n_weights) {
+            activate(s, weights[i % n_weights]);
+            l = leased(s);
+            assert_string_equal(lam_composition_id(lam_lease_composition(l)), lam_composition_id(weights[i % n_weights]));
+            lam_lease_release(l);
+        }
+        assert_ok(lam_session_step(&stream, &s->tokens[i % N], 1, &err), err);
+        fixture_hash(&hash, i, lam_session_logits(stream), s->base->model->config.n_vocab);
+    }
+    lam_session_free(stream);
+    lam_sha256_final(&hash, digest);
+    lam_digest_text(digest, out);
+}
+
+static void test_weights_beside_a_stream(void **state)
+{
+    (void)state;
+    struct setup s;
+    char want[LAM_DIGEST_TEXT], got[LAM_DIGEST_TEXT];
+    set_up(&s);
+    lam_composition *c[] = {composed(&s, (double[]){0.25, 0, 0}), composed(&s, (double[]){2, 0, 0}), composed(&s, (double[]){1, 0, 0})};
+    activate(&s, c[2]);
+    stream_hundred(&s, c, 0, want);
+    stream_hundred(&s, c, 3, got);
+    assert_string_equal(got, want);
+    for (size_t i = 0; i < 3; i++) lam_composition_free(c[i]);
+    tear_down(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generations),    cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_ends), cmocka_unit_test(test_waits_for_no_pass),
         cmocka_unit_test(test_unload_waits),   cmocka_unit_test(test_rebase_lets_go), cmocka_unit_test(test_weights_a_hundred_times),
         cmocka_unit_test(test_streams),        cmocka_unit_test(test_loaders),
+        cmocka_unit_test(test_failed_load_and_retry), cmocka_unit_test(test_no_file_after_reload), cmocka_unit_test(test_weights_beside_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

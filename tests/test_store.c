@@ -14,6 +14,7 @@
 
 #include <signal.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -632,6 +633,81 @@ static void test_two_writers(void **state)
     lam_memory_free(log);
 }
 
+/* 16 threads, each with a handle of its own, add and remove one name, and fail to add a damaged file under it. */
+#define THREADS 16
+#define ROUNDS 3
+
+struct namer {
+    size_t n_added, n_removed; /* how often the name came and went by it */
+    const char *failure;       /* cmocka's assertions belong to the main thread */
+};
+
+static char damaged[512];
+
+static void *add_and_remove(void *argument)
+{
+    struct namer *w = argument;
+    lam_store_options options = {.folder = place};
+    lam_store_add_options name = {.name = "same"};
+    lam_store_result r;
+    lam_store *s;
+    if (lam_store_open(&options, false, &s, NULL) != LAM_OK) return w->failure = "open", NULL;
+    for (int i = 0; i < ROUNDS && !w->failure; i++) {
+        if (lam_store_add(s, damaged, &name, &r, NULL) != LAM_E_DIGEST) w->failure = "add what is damaged";
+        if (lam_store_add(s, oz, &name, &r, NULL) != LAM_OK) w->failure = "add";
+        else w->n_added += r.changed;
+        lam_code code = lam_store_remove_name(s, "same", NULL);
+        w->n_removed += code == LAM_OK;
+        if (code != LAM_OK && code != LAM_E_NOT_FOUND) w->failure = "remove";
+    }
+    lam_store_close(s);
+    return NULL;
+}
+
+/* Case 2: the log has one order, in which the name comes and goes by turns, as often as the threads were told. No failure leaves
+ * anything, and after all of them the name can be had. */
+static void test_sixteen_threads(void **state)
+{
+    (void)state;
+    struct namer workers[THREADS] = {{0}};
+    pthread_t threads[THREADS];
+    size_t size, n, n_added = 0, n_removed = 0, i, turns = 0;
+    char digest[LAM_DIGEST_TEXT], **names, *log;
+    lam_fault_list found = {0}, left = {0};
+    lam_error err;
+    uint8_t *bytes = test_read_file(oz, &size);
+    bytes[size - 1] ^= 1;
+    snprintf(damaged, sizeof damaged, "%s/damaged.slm", folder);
+    FILE *f = fopen(damaged, "wb");
+    assert_true(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+    free(bytes);
+    for (i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, add_and_remove, &workers[i]), 0);
+    for (i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        if (workers[i].failure) fail_msg("thread %zu: %s", i, workers[i].failure);
+        n_added += workers[i].n_added;
+        n_removed += workers[i].n_removed;
+    }
+    assert_ok(lam_store_log(store, &log, &err), err);
+    json_t *lines = json_loads(log, 0, NULL), *line;
+    json_array_foreach(lines, i, line) {
+        const char *name = json_string_value(json_object_get(line, "name"));
+        if (!name || strcmp(name, "same") != 0 || strcmp(json_string_value(json_object_get(line, "outcome")), "done") != 0) continue;
+        assert_string_equal(json_string_value(json_object_get(line, "op")), turns % 2 ? "remove" : "add");
+        turns++;
+    }
+    json_decref(lines);
+    lam_memory_free(log);
+    assert_int_equal(n_added, (turns + 1) / 2);
+    assert_int_equal(n_removed, turns / 2);
+    assert_int_equal(lam_store_resolve(store, "same", digest, &err), turns % 2 ? LAM_OK : LAM_E_NOT_FOUND);
+    assert_ok(lam_list_dir(in_store("tmp"), &names, &n, &err), err);
+    assert_int_equal(n, 0);
+    lam_free_names(names, n);
+    assert_ok(lam_store_fsck(store, false, &found, &left, &err), err);
+    add(oz, "same");
+}
+
 /* Readers open the active composition again and again while it switches and gc sweeps: they always get one of the two, whole. */
 static lam_code read_while(void)
 {
@@ -777,7 +853,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_layout), TEST(test_hundred_times), TEST(test_no_op), TEST(test_rollback), TEST(test_name_moves), TEST(test_references),
         TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_damaged_files), TEST(test_records),
-        TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers),
+        TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers), TEST(test_sixteen_threads),
         TEST(test_reader_and_writer), TEST(test_waiting), TEST(test_transfer), TEST(test_false_claim),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);

@@ -6,7 +6,7 @@
 
 In README.md, CONTRIBUTING.md and docs/**/*.md:
   - every path, and every link to a file, exists; <name>, X and * stand for anything;
-  - every test named as `tests/test_X.c:NAME` or `tests/cli/X.t:HEADING` exists;
+  - every test named as `tests/test_X.c:NAME`, `tests/cli/X.t:HEADING` or `tests/net/X.py:NAME` exists;
   - every `make TARGET` has a rule;
   - every `lamina COMMAND` and every option beside it stands in the program's help;
   - every environment variable LAMINA_X, and every identifier lam_x and LAM_X, stands in the sources;
@@ -105,6 +105,8 @@ def check_path(word, page):
 def has_test(file, name):
     """A function that the program runs, or the label of a row of one of its tables; the beginning of a line of a case file."""
     text, escaped = read(ROOT / file), re.escape(name)
+    if file.endswith(".py"):
+        return re.search(rf"^def {escaped}\(lamina, shared\):", text, re.M) and re.search(rf"run_tests\(\[[^\]]*\b{escaped}\b", text)
     if file.endswith(".t"):
         return any(line.startswith(name) for line in text.split("\n"))
     runs = re.search(rf"^static void {escaped}\(void \*\*state\)", text, re.M) and re.search(rf"\b(cmocka_unit_test|TEST)\({escaped}\)", text)
@@ -113,7 +115,7 @@ def has_test(file, name):
 
 def check_test(span, page):
     file, colon, name = span.partition(":")
-    if colon and re.fullmatch(r"tests/(test_\w+\.c|cli/\w+\.t)", file) and not (file in FILES and has_test(file, name)):
+    if colon and re.fullmatch(r"tests/(test_\w+\.c|cli/\w+\.t|net/\w+\.py)", file) and not (file in FILES and has_test(file, name)):
         report(page, f"no such test: {span}")
 
 
