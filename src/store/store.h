@@ -50,7 +50,7 @@ void lam_store_unlock(struct lam_store *s);
 lam_code lam_store_check_layout(const struct lam_store *s, lam_error *err);
 lam_code lam_store_write_layout(const struct lam_store *s, lam_error *err);
 
-/* Whether a name in the store's folder is one that a writer gives to what is not yet oci-layout, index.json or active.json. */
+/* Whether a name in the store's folder is one that a writer gives to what is not yet oci-layout, index.json, active.json or known_roots. */
 bool lam_store_is_leftover(const char *name);
 
 /* Tells the progress function; LAM_E_CANCELLED if it wants no more. */
