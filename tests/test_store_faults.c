@@ -437,8 +437,103 @@ static void test_memory(void **state)
     print_message("%ld allocations that failed\n", points);
 }
 
+/* The clock goes back by ten years: what came later stays later by its number, and the log can be checked as ever. */
+static void test_clock_goes_back(void **state)
+{
+    (void)state;
+    char *log, before[40] = "";
+    lam_error err;
+    size_t i, n_back = 0;
+    for (size_t k = 0; k < N_OPERATIONS; k++) {
+        measure(&operations[k]); /* what is active afterwards */
+        begin_anew();
+        lam_store *s = open_store(now);
+        faults_clock = -10L * 365 * 24 * 3600;
+        lam_code code = operations[k].run(s, &err);
+        assert_ok(code, err);
+        check_active(s, &operations[k], 0, operations[k].name);
+        check_fsck(s, operations[k].name);
+        check_next(s, &operations[k], operations[k].name);
+        faults_clock = 0;
+        assert_ok(lam_store_log(s, &log, &err), err);
+        json_t *lines = json_loads(log, 0, NULL), *line;
+        json_array_foreach(lines, i, line) {
+            const char *at = json_string_value(json_object_get(line, "at"));
+            assert_int_equal(json_integer_value(json_object_get(line, "seq")), i + 1);
+            n_back += strcmp(at, before) < 0;
+            snprintf(before, sizeof before, "%s", at);
+        }
+        json_decref(lines);
+        lam_memory_free(log);
+        lam_store_close(s);
+    }
+    assert_in_range(n_back, N_OPERATIONS, 2 * N_OPERATIONS); /* it did go back, and forth */
+}
+
+/* Writes until nothing more goes onto path's disk. */
+static void fill_disk(const char *path)
+{
+    static const char zeros[4096];
+    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+    assert_true(fd >= 0);
+    for (size_t n = sizeof zeros; n; n /= 2)
+        while (write(fd, zeros, n) > 0) continue;
+    assert_int_equal(errno, ENOSPC);
+    close(fd);
+}
+
+static void on_full_disk(const char *filler)
+{
+    lam_error err;
+    lam_store_swept swept;
+    make_store(now);
+    for (size_t i = 0; i < N_OPERATIONS; i++) {
+        struct operation *op = &operations[i];
+        lam_store *s = open_store(now);
+        fill_disk(filler);
+        lam_code code = op->run(s, &err);
+        if (op->run != do_gc && code != LAM_E_NO_SPACE) fail_msg("%s on a full disk: %s", op->name, code ? err.message : "done");
+        if (op->run == do_gc) assert_ok(code, err); /* it makes room */
+        check_active(s, op, code == LAM_OK ? 0 : 1, op->name);
+        assert_int_equal(unlink(filler), 0);
+        check_fsck(s, op->name);
+        check_names(s, op->name);
+        assert_ok(lam_store_gc(s, &swept, &err), err);
+        check_no_orphans(s, op->name);
+        lam_store_close(s);
+    }
+    lam_store *s = open_store(now);
+    for (size_t i = 0; i < N_OPERATIONS; i++) assert_ok(operations[i].run(s, &err), err); /* with room, all of it goes */
+    lam_store_close(s);
+}
+
+/* A disk of four megabytes, in memory: who may not have one is told that this was not tested. */
+static char small[600];
+
+static int remove_disk(void **state)
+{
+    (void)state;
+    umount2(small, MNT_DETACH); /* unless there is none */
+    return 0;
+}
+
+static void test_full_disk(void **state)
+{
+    (void)state;
+    char kept[sizeof now], filler[700];
+    snprintf(small, sizeof small, "%s/small", folder);
+    snprintf(filler, sizeof filler, "%s/filler", small);
+    assert_int_equal(mkdir(small, 0755), 0);
+    if (mount("none", small, "tmpfs", 0, "size=4m") != 0) skip();
+    strcpy(kept, now);
+    snprintf(now, sizeof now, "%.500s/store", small);
+    on_full_disk(filler);
+    strcpy(now, kept);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_files), cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),  cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_clock_goes_back), cmocka_unit_test_teardown(test_full_disk, remove_disk)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
