@@ -63,6 +63,7 @@ bool choose_model(struct options *o, size_t least, size_t most, char *path)
         usage(o, "%s needs a FILE", o->command);
         return false;
     }
+    o->unnamed_model = !o->model;
     if (!o->model) o->model = fallback(o, path);
     return o->model != NULL;
 }

@@ -47,6 +47,7 @@ struct options {
     bool allow_base;       /* where an activated adapter's invocation is missing */
     bool raw, echo, json, tensors, waive, accept_tokenizer, strict, repair, check_chain, plain_http, list, quiet, help;
     bool bare_model;       /* the model was named without -m */
+    bool unnamed_model;    /* no model was named: it is the one that runs then */
     lam_verify verify;
     lam_kv kv;
     char **rest;           /* what is no option, borrowed from argv */

@@ -103,6 +103,10 @@ static lam_code take_manifest(const struct options *o, struct stack *s, const la
 {
     s->made = *m;
     for (size_t i = 0; i < m->n_adapters; i++) s->adapters[i] = m->adapters[i];
+    if (o->n_adapters && o->unnamed_model && s->model)
+        return fail(err, LAM_E_CONFLICT, "no model was named, and the one that runs then, %.19s, is a composition, to which -a adds nothing; "
+                    "`lamina store activate %.19s -a %.100s` makes one with it the active one, -m BASE runs a base with it", o->model, o->model,
+                    o->adapters[0].path);
     if (o->n_adapters || o->owners.n || o->policies.n || o->kv || o->waive || o->accept_tokenizer || o->template)
         return fail(err, LAM_E_CONFLICT, "%s is a manifest, which says what is composed; -a, --owner, --policy, --kv, --waive, --accept-tokenizer and "
                     "--template go with a model", o->model);

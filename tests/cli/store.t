@@ -28,6 +28,8 @@ Names stand where models and adapters do; the text is that of the files.
   generation  1, active already
   $ lamina run --raw -p Once -n 2 2>&1 | head -1
   lamina: no model given: this is the store's active composition, generation 1
+  $ lamina run -a shakespeare -p Once -q 2>&1 | sed 's/[0-9a-f]\{12\}/X/g'
+  lamina: no model was named, and the one that runs then, sha256:X, is a composition, to which -a adds nothing; `lamina store activate sha256:X -a shakespeare` makes one with it the active one, -m BASE runs a base with it (LAM_E_CONFLICT)
   $ lamina check stories -a shakespeare | head -1; lamina tokenize stories Hi | cmp - - << END
   > $(lamina tokenize stories.gguf Hi)
   > END
