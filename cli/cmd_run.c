@@ -4,6 +4,7 @@
 #include "chat.h"
 #include "commands.h"
 #include "default_model.h"
+#include "held.h"
 #include "output.h"
 #include "process.h"
 #include "prompt.h"
@@ -188,6 +189,7 @@ int cmd_run(struct options *o)
     if (!draft_options(o, &drafts)) return 2;
     if (!choose_model(o, 0, 0, path)) return 2;
     lam_code code = open_all(o, &all, &err);
+    if (code == LAM_OK) held_note_used(o, all.stack.model);
     int status = code != LAM_OK ? report(o, &err) : talk ? chat(o, &all) : complete(o, &all);
     close_all(&all);
     return status;

@@ -4,14 +4,20 @@
 
 #include <string.h>
 
-/* The last base or composition of the index. */
+static bool is_model(const lam_store_entry *e) { return e->kind == LAM_STORE_BASE || e->kind == LAM_STORE_COMPOSITION; }
+
+/* The model of the index that ran last; if none is known, the last base or composition. */
 static bool find_installed(lam_store *store, const struct options *o, char digest[LAM_DIGEST_TEXT])
 {
     lam_store_entry *entries;
-    size_t n, last;
+    char used[LAM_DIGEST_TEXT];
+    size_t n, last = 0;
     if (lam_store_list(store, &entries, &n, NULL) != LAM_OK) return false;
-    for (last = n; last > 0; last--)
-        if (entries[last - 1].kind == LAM_STORE_BASE || entries[last - 1].kind == LAM_STORE_COMPOSITION) break;
+    bool known = lam_store_used(store, used, NULL) == LAM_OK;
+    for (size_t i = 0; known && i < n; i++)
+        if (is_model(&entries[i]) && strcmp(entries[i].digest, used) == 0) last = i + 1;
+    for (size_t i = n; !last && i > 0; i--)
+        if (is_model(&entries[i - 1])) last = i;
     if (last) {
         memcpy(digest, entries[last - 1].digest, LAM_DIGEST_TEXT);
         note(o, "no model given, and none is active: this is %s, which the store has",

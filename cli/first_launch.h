@@ -9,8 +9,8 @@ enum first_launch {
     FIRST_LAUNCH_FOUND,
     FIRST_LAUNCH_STOPPED /* by Ctrl-C */
 };
-/* The last model that the store got, whatever the network has; else, for `run`, the default of the seed (lam_seed_default), which
- * becomes the active composition. Says what it does, and why it could not. digest: what the model may be called by. */
+/* The model of the store that ran last, else the last that it got, whatever the network has; else, for `run`, the default of the seed
+ * (lam_seed_default), which becomes the active composition. Says what it does, and why it could not. digest: what the model may be called by. */
 enum first_launch first_launch(const struct options *o, char digest[LAM_DIGEST_TEXT]);
 
 #endif

@@ -74,6 +74,13 @@ const char *held_path(const struct held *h)
 
 const lam_manifest *held_manifest(const struct held *h) { return h ? h->item.manifest : NULL; }
 
+void held_note_used(const struct options *o, const struct held *h)
+{
+    lam_store *store = h ? open_store(o) : NULL;
+    if (store) lam_store_note_used(store, h->item.digest, NULL);
+    lam_store_close(store);
+}
+
 void held_close(struct held *h)
 {
     if (h) lam_store_release_item(&h->item);

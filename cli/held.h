@@ -17,6 +17,8 @@ lam_code held_open(const struct options *o, const char *text, enum held_kind kin
 const char *held_path(const struct held *h);
 /* Of a composition, its files paths to open; else NULL. */
 const lam_manifest *held_manifest(const struct held *h);
+/* Notes in the store that this model ran, for the time when none is named. NULL is allowed; a store that cannot be written to stays as it is. */
+void held_note_used(const struct options *o, const struct held *h);
 /* NULL is allowed. */
 void held_close(struct held *h);
 

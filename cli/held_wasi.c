@@ -15,6 +15,7 @@ lam_code held_open(const struct options *o, const char *text, enum held_kind kin
 
 const char *held_path(const struct held *h) { return (void)h, NULL; }
 const lam_manifest *held_manifest(const struct held *h) { return (void)h, NULL; }
+void held_note_used(const struct options *o, const struct held *h) { (void)o, (void)h; }
 void held_close(struct held *h) { (void)h; }
 
 bool held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation)

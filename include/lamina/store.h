@@ -63,6 +63,12 @@ typedef struct lam_store_state {
 } lam_store_state;
 LAM_API lam_code lam_store_active(lam_store *store, lam_store_state *out, lam_error *err);
 
+/* Notes that what has this manifest digest, of a base or a composition, ran; and what ran last: LAM_E_NOT_FOUND if nothing did, or what
+ * tells it cannot be read. It may be gone meanwhile. Neither takes the lock nor stands in the audit. LAM_E_ARGUMENT, LAM_E_IO, LAM_E_NO_SPACE,
+ * LAM_E_STORE_LINK, LAM_E_NO_MEMORY. */
+LAM_API lam_code lam_store_note_used(lam_store *store, const char *digest, lam_error *err);
+LAM_API lam_code lam_store_used(lam_store *store, char digest[LAM_DIGEST_TEXT], lam_error *err);
+
 /* The OCI manifest and configuration of what reference means → *json, an object as text, freed with lam_memory_free. */
 LAM_API lam_code lam_store_show(lam_store *store, const char *reference, char **json, lam_error *err);
 

@@ -41,7 +41,7 @@ static lam_code keep(struct look *l, const char *subject, lam_code code, const l
 
 static bool is_known(const char *name)
 {
-    static const char *const known[] = {"blobs", LAM_STORE_LAYOUT, LAM_STORE_INDEX, LAM_STORE_ACTIVE, LAM_STORE_JOURNAL, LAM_STORE_AUDIT,
+    static const char *const known[] = {"blobs", LAM_STORE_LAYOUT, LAM_STORE_INDEX, LAM_STORE_ACTIVE, LAM_STORE_USED, LAM_STORE_JOURNAL, LAM_STORE_AUDIT,
                                         LAM_STORE_LOCK, LAM_STORE_TMP, LAM_STORE_PARTIAL, LAM_STORE_LOST, LAM_STORE_KNOWN};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i]) == 0) return true;

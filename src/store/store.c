@@ -167,7 +167,7 @@ lam_code lam_store_write_layout(const struct lam_store *s, lam_error *err)
 
 bool lam_store_is_leftover(const char *name)
 {
-    static const char *const files[] = {LAM_STORE_LAYOUT ".", LAM_STORE_INDEX ".", LAM_STORE_ACTIVE ".", LAM_STORE_KNOWN "."};
+    static const char *const files[] = {LAM_STORE_LAYOUT ".", LAM_STORE_INDEX ".", LAM_STORE_ACTIVE ".", LAM_STORE_USED ".", LAM_STORE_KNOWN "."};
     size_t len = strlen(name);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strncmp(name, files[i], strlen(files[i])) == 0 && len > 5 && strcmp(name + len - 5, ".part") == 0) return true;

@@ -2,6 +2,7 @@
  *
  *   oci-layout, index.json, blobs/sha256/HEX    what any OCI tool reads
  *   active.json                                 which composition is active
+ *   used.json                                   which base or composition ran last (store/used.c)
  *   journal, audit.jsonl                        what is being changed; who changed what (store/records.h)
  *   lock                                        held by whoever writes
  *   tmp/NAME/                                   a writer's unfinished files (store/work.h)
@@ -19,6 +20,7 @@
 
 #define LAM_STORE_INDEX "index.json"
 #define LAM_STORE_ACTIVE "active.json"
+#define LAM_STORE_USED "used.json"
 #define LAM_STORE_JOURNAL "journal"
 #define LAM_STORE_AUDIT "audit.jsonl"
 #define LAM_STORE_LOCK "lock"
@@ -50,7 +52,8 @@ void lam_store_unlock(struct lam_store *s);
 lam_code lam_store_check_layout(const struct lam_store *s, lam_error *err);
 lam_code lam_store_write_layout(const struct lam_store *s, lam_error *err);
 
-/* Whether a name in the store's folder is one that a writer gives to what is not yet oci-layout, index.json, active.json or known_roots. */
+/* Whether a name in the store's folder is one that a writer gives to what is not yet oci-layout, index.json, active.json, used.json or
+ * known_roots. */
 bool lam_store_is_leftover(const char *name);
 
 /* Tells the progress function; LAM_E_CANCELLED if it wants no more. */

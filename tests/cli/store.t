@@ -37,6 +37,17 @@ Names stand where models and adapters do; the text is that of the files.
   $ lamina export stories -o back.gguf -q; lamina inspect back.gguf | head -1 | cut -c1-10
   back.gguf:
 
+The model that ran last is the one without a name, as long as nothing is active.
+
+  $ lamina store add stories.gguf --name first --store used -q; lamina compose stories.gguf -a "$DATA/adapters/oz" -o second.json -q
+  > lamina store add second.json --store used -q; lamina run --store used --raw -p Once -n 1 2>&1 | head -1
+  lamina: no model given, and none is active: this is second, which the store has
+  $ lamina run first --store used --raw -p Once -n 1 -q > out; lamina run --store used --raw -p Once -n 1 2>&1 | head -1
+  lamina: no model given, and none is active: this is first, which the store has
+  $ lamina store fsck --store used; lamina store remove first --store used -q; lamina store gc --store used -q; lamina run --store used --raw -p Once -n 1 2>&1 | head -1
+  nothing is wrong
+  lamina: no model given, and none is active: this is second, which the store has
+
   $ lamina run storis -p Hi
   lamina: storis: no such file, and no such name in the store .*/lamina; did you mean stories, which the store has\? \(LAM_E_NOT_FOUND\) (re)
   [1]
