@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/os.h"
 #include "compose/manifest.h"
+#include "store/change.h"
 #include "store/fetch_slm.h"
 #include "store/known.h"
 #include "store/naming.h"
@@ -39,6 +40,7 @@ struct pull {
     size_t n_parts;
     struct lam_work work;
     char *partial;                  /* owned: the folder of what is not whole */
+    bool recorded;                  /* the records tell of it */
 };
 
 static lam_code no_memory(lam_error *err) { return LAM_RAISE(err, LAM_E_NO_MEMORY, "pull: out of memory"); }
@@ -209,7 +211,9 @@ static lam_code place_all(struct pull *p, const struct lam_str *manifest, const 
     LAM_TRY(lam_known_set(s, p->t.reference.url, p->out->root, err));
     struct lam_naming naming = {.op = "pull", .name = name, .may_move = true, .kind = p->out->kind, .digest = p->out->digest,
                                 .size = manifest->len};
-    LAM_TRY(lam_name_manifest(s, &naming, &result, err));
+    lam_code code = lam_name_manifest(s, &naming, &result, err);
+    p->recorded = naming.recorded;
+    if (code != LAM_OK) return code;
     if (result.from[0] && strcmp(result.from, result.digest) != 0)
         lam_exchange_say(&p->t, "the name %s meant %s before", name, result.from);
     return LAM_OK;
@@ -384,6 +388,17 @@ static lam_code pull_kind(struct pull *p, const char *reference, const char *ite
     return pull_registry(p, reference, name, err);
 }
 
+/* The audit tells of a failure, too, by where it should have come from. */
+static lam_code pull_recorded(struct pull *p, const char *reference, const char *item, const char *name, lam_error *err)
+{
+    lam_error why = {0};
+    lam_code code = pull_kind(p, reference, item, name, &why);
+    struct lam_change change = {.op = "pull", .name = p->t.reference.url};
+    if (code != LAM_OK && !p->recorded) lam_change_failed(p->t.store, &change, &why);
+    if (code != LAM_OK && err) *err = why;
+    return code;
+}
+
 static void release(struct pull *p)
 {
     for (size_t i = 0; i < p->n_parts; i++) {
@@ -411,7 +426,7 @@ lam_code lam_pull(lam_store *store, const char *reference, const char *item, con
         code = LAM_RAISE(err, LAM_E_ARGUMENT, "more sources can be given for an .slm by its URL alone");
     if (code == LAM_OK) code = lam_work_open(store, &p.work, err);
     if (code == LAM_OK) code = lam_store_path(store, LAM_STORE_PARTIAL, &p.partial, err);
-    if (code == LAM_OK) code = pull_kind(&p, reference, item, name, err);
+    if (code == LAM_OK) code = pull_recorded(&p, reference, item, name, err);
     release(&p);
     return code;
 }

@@ -121,7 +121,7 @@ def interrupted_by_ctrl_c(lamina, shared):
 
 
 def refused(lamina, shared, fault, code, root=True, **more):
-    """A server with one fault: the code, nothing stored, and no second try."""
+    """A server with one fault: the code, nothing stored but a line of the audit, and no second try."""
     data = model(lamina, shared)
     server = RangeServer()
     url = server.add("m.slm", data, fault)
@@ -130,6 +130,8 @@ def refused(lamina, shared, fault, code, root=True, **more):
     assert name == code, (name, message)
     assert lamina.nothing_stored(), lamina.blobs()
     assert url in message, message
+    last = lamina.json("store", "log")["lines"][-1]
+    assert (last["op"], last["outcome"], last["name"], last["error"]["code"]) == ("pull", "failed", url, code), last
     return lamina, server
 
 
