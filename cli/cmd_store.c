@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* One call of the command. */
 struct call {
@@ -320,9 +321,20 @@ static int log_of(struct call *c)
 
 /* ---- copies ---- */
 
+/* Copies are folders. Whoever names an archive, which is no folder, is told how one is made or opened. */
+static bool is_archive(struct call *c, const char *path, const char *instead)
+{
+    struct stat st;
+    size_t len = strlen(path);
+    if (len < 4 || strcmp(path + len - 4, ".tar") != 0 || (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return false;
+    fail(&c->err, LAM_E_ARGUMENT, "%.200s: copies are folders, not archives; %s", path, instead);
+    return true;
+}
+
 static int export_to(struct call *c)
 {
     lam_store_result result;
+    if (is_archive(c, c->arguments[1], "export to a FOLDER, and `tar -cf FILE.tar -C FOLDER .` packs it")) return report(c->o, &c->err);
     if (lam_store_export(c->store, c->arguments[0], c->arguments[1], &result, &c->err) != LAM_OK) return refuse(c, c->arguments[0]);
     return tell_named(c, &result);
 }
@@ -331,6 +343,7 @@ static int import_from(struct call *c)
 {
     lam_store_result *results;
     size_t n;
+    if (is_archive(c, c->arguments[0], "`mkdir FOLDER && tar -xf FILE.tar -C FOLDER` unpacks one, then import FOLDER")) return report(c->o, &c->err);
     if (lam_store_import(c->store, c->arguments[0], c->o->name, &results, &n, &c->err) != LAM_OK) return report(c->o, &c->err);
     json_t *list = json_array();
     int status = 0;

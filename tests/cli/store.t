@@ -134,6 +134,15 @@ Copies, by lamina and by a tool that knows nothing of it.
   $ lamina store export poet copy -q; lamina store import copy --store third -q; lamina store list --store third | cut -c1-20
     poet  composition 
   1 in third
+  $ lamina store export poet poet.tar; test -e poet.tar || echo nothing
+  lamina: poet.tar: copies are folders, not archives; export to a FOLDER, and `tar -cf FILE.tar -C FOLDER .` packs it (LAM_E_ARGUMENT)
+  nothing
+  $ tar -cf poet.tar -C copy . && lamina store import poet.tar --store fifth
+  lamina: poet.tar: copies are folders, not archives; `mkdir FOLDER && tar -xf FILE.tar -C FOLDER` unpacks one, then import FOLDER (LAM_E_ARGUMENT)
+  [1]
+  $ mkdir unpacked && tar -xf poet.tar -C unpacked && lamina store import unpacked --store fifth -q; lamina store list --store fifth | cut -c1-20
+    poet  composition 
+  1 in fifth
   $ digest() { python3 -c 'import json, sys; print(*[m["digest"] for m in json.load(open(sys.argv[1]))["manifests"] if m["annotations"]["org.opencontainers.image.ref.name"] == sys.argv[2]])' "$@"; }
   > skopeo copy -q --insecure-policy "oci:store:poet" oci:fourth:poet && [ "$(digest store/index.json poet)" = "$(digest fourth/index.json poet)" ] && echo equal
   equal
