@@ -272,6 +272,7 @@ static int fsck(struct call *c)
     if (fetched) note(c->o, "%.2f MB were fetched again", (double)fetched / 1e6);
     if (code != LAM_OK && found.n == 0) status = report(c->o, &c->err);
     else status = tell_faults(c, &found, &left, code == LAM_OK);
+    if (code != LAM_OK && c->o->repair && found.n && !left.n) report(c->o, &c->err); /* why the repair did nothing, or stopped */
     lam_fault_list_release(&found);
     lam_fault_list_release(&left);
     return code == LAM_OK ? status : 1;

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/os.h"
+#include "base/scatter.h"
 #include "base/sha256.h"
 #include "lamina/store.h"
 #include "store/index.h"
@@ -361,6 +362,94 @@ static void test_planted_link(void **state)
     assert_ok(lam_store_open_item(store, "oz", &item, &err), err);
     lam_store_release_item(&item);
     assert_int_equal(access(oz, R_OK), 0);
+}
+
+/* One of the store's folders leads elsewhere: it is named, and nothing is written or removed there. */
+static void expect_linked_folder(const char *name)
+{
+    char outside[600], victim[700], aside[700];
+    lam_fault_list found = {0}, left = {0};
+    lam_store_add_options options = {.name = "again"};
+    lam_store_result r;
+    lam_store_swept swept;
+    lam_error err;
+    char **names;
+    size_t n;
+    snprintf(outside, sizeof outside, "%s-outside", place);
+    snprintf(victim, sizeof victim, "%s/%064d", outside, 7); /* the name of a blob that nothing needs */
+    snprintf(aside, sizeof aside, "%s-aside", place);
+    assert_int_equal(mkdir(outside, 0755), 0);
+    write_file(victim, "mine");
+    bool there = rename(in_store(name), aside) == 0;
+    assert_int_equal(symlink(outside, in_store(name)), 0);
+    assert_int_equal(lam_store_gc(store, &swept, &err), LAM_E_STORE_LINK);
+    assert_non_null(strstr(err.message, name));
+    assert_int_equal(lam_store_add(store, oz, &options, &r, &err), LAM_E_STORE_LINK);
+    assert_int_equal(lam_store_remove_name(store, "oz", &err), LAM_E_STORE_LINK);
+    write_file(in_store("stray"), "for lost/");
+    lam_store_fsck(store, false, &found, &left, &err);
+    bool named = false;
+    for (size_t i = 0; i < found.n; i++) named |= found.items[i].code == LAM_E_STORE_LINK && strcmp(found.items[i].subject, name) == 0;
+    assert_true(named);
+    lam_fault_list_release(&found);
+    assert_int_equal(lam_store_fsck(store, true, &found, &left, &err), LAM_E_STORE_LINK);
+    lam_fault_list_release(&found);
+    lam_fault_list_release(&left);
+    assert_ok(lam_list_dir(outside, &names, &n, &err), err);
+    assert_int_equal(n, 1);
+    lam_free_names(names, n);
+    assert_int_equal(unlink(in_store("stray")), 0);
+    assert_int_equal(unlink(victim), 0);
+    assert_int_equal(rmdir(outside), 0);
+    assert_int_equal(unlink(in_store(name)), 0);
+    if (there) assert_int_equal(rename(aside, in_store(name)), 0);
+    assert_ok(lam_store_fsck(store, false, &found, &left, &err), err);
+}
+
+static void test_linked_folders(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"blobs", "blobs/sha256", "tmp", "partial", "lost"};
+    for (size_t i = 0; i < 5; i++) expect_linked_folder(folders[i]);
+}
+
+/* Links and folders among the files that are not finished: what they lead to stays as it is. */
+static void test_links_in_folders(void **state)
+{
+    (void)state;
+    char outside[600], victim[700];
+    struct lam_scatter *file;
+    lam_store_swept swept;
+    lam_error err;
+    snprintf(outside, sizeof outside, "%s-outside", place);
+    snprintf(victim, sizeof victim, "%s/victim", outside);
+    assert_int_equal(mkdir(outside, 0755), 0);
+    write_file(victim, "mine");
+    assert_int_equal(mkdir(in_store("partial"), 0755), 0);
+    assert_int_equal(symlink(victim, in_store("partial/x.slm")), 0);
+    assert_int_equal(lam_scatter_open(in_store("partial/x.slm"), 1, &file, &err), LAM_E_STORE_LINK);
+    expect_damage(LAM_E_STORE_LINK, "partial/x.slm", true);
+    assert_int_equal(symlink(victim, in_store("partial/x.slm")), 0);
+    assert_int_equal(symlink(outside, in_store("tmp/1-1")), 0);
+    assert_int_equal(mkdir(in_store("tmp/1-2"), 0755), 0);
+    assert_int_equal(symlink(outside, in_store("tmp/1-2/0")), 0);
+    assert_int_equal(mkdir(in_store("tmp/1-2/1"), 0755), 0);
+    write_file(in_store("tmp/1-2/1/file"), "left");
+    assert_ok(lam_store_gc(store, &swept, &err), err);
+    assert_int_equal(swept.n_temporaries, 3);
+    assert_int_not_equal(access(in_store("tmp/1-2"), F_OK), 0);
+    assert_int_equal(symlink(outside, in_store("tmp/1-1")), 0);
+    expect_damage(LAM_E_STORE_TEMPORARY, "tmp/1-1", true);
+    assert_int_equal(mkdir(in_store("partial/folder"), 0755), 0);
+    write_file(in_store("partial/folder/file"), "whose?");
+    assert_ok(lam_store_gc(store, &swept, &err), err);
+    expect_damage(LAM_E_STORE_LINK, "partial/folder", true);
+    assert_int_equal(access(in_store("lost/folder-1/file"), F_OK), 0);
+    size_t size;
+    char *text = (char *)test_read_file(victim, &size);
+    assert_int_equal(size, 4);
+    assert_memory_equal(text, "mine", 4);
+    free(text);
 }
 
 static void test_damaged_files(void **state)
@@ -852,8 +941,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_layout), TEST(test_hundred_times), TEST(test_no_op), TEST(test_rollback), TEST(test_name_moves), TEST(test_references),
-        TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_damaged_files), TEST(test_records),
-        TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers), TEST(test_sixteen_threads),
+        TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_linked_folders), TEST(test_links_in_folders), TEST(test_damaged_files),
+        TEST(test_records), TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only),
+        TEST(test_two_writers), TEST(test_sixteen_threads),
         TEST(test_reader_and_writer), TEST(test_waiting), TEST(test_transfer), TEST(test_false_claim),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);

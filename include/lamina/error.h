@@ -250,7 +250,7 @@ typedef enum lam_code {
     LAM_E_STORE_BLOB_SIZE = 270, /* a blob has another length than its descriptor says */
     LAM_E_STORE_BLOB_BYTES = 271, /* a blob's bytes do not hash to its name */
     LAM_E_STORE_BLOB_MODE = 272, /* a blob may be written to */
-    LAM_E_STORE_LINK = 273, /* a link, folder or device where a plain file belongs */
+    LAM_E_STORE_LINK = 273, /* a link, folder or device where a plain file belongs, or a link in the place of a folder */
     LAM_E_STORE_STRAY = 274, /* a file that does not belong to a store */
     LAM_E_STORE_TEMPORARY = 275, /* what a process that died has left half written */
     LAM_E_STORE_NAME = 276, /* no name that the store's index may have */

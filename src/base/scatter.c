@@ -16,7 +16,8 @@ struct lam_scatter {
 
 static lam_code open_held(struct lam_scatter *s, uint64_t bytes, lam_error *err)
 {
-    s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644); /* a link would have its target overwritten */
+    if (s->fd < 0 && errno == ELOOP) return LAM_RAISE(err, LAM_E_STORE_LINK, "%s is a link, a plain file belongs there", s->path);
     if (s->fd < 0) return lam_raise_errno(err, "create", s->path);
     if (!lam_os_hold(s->fd)) return LAM_RAISE(err, LAM_E_CONFLICT, "%s: another process fetches the same", s->path);
     return ftruncate(s->fd, (off_t)bytes) == 0 ? LAM_OK : lam_raise_errno(err, "set length", s->path);

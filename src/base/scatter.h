@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 struct lam_scatter;
-/* Opens or makes the file, with `bytes` bytes; what was not written is zero. LAM_E_CONFLICT if another process has it open. */
+/* Opens or makes the file, with `bytes` bytes; what was not written is zero. LAM_E_CONFLICT if another process has it open,
+ * LAM_E_STORE_LINK if a link is there: it is not followed. */
 lam_code lam_scatter_open(const char *path, uint64_t bytes, struct lam_scatter **out, lam_error *err);
 lam_code lam_scatter_write(struct lam_scatter *s, uint64_t at, const void *bytes, size_t len, lam_error *err);
 /* All of bytes[len], which must be within the file. */

@@ -50,8 +50,17 @@ static bool is_known(const char *name)
 
 static bool is_folder_name(const char *name)
 {
-    return strcmp(name, "blobs") == 0 || strcmp(name, LAM_STORE_TMP) == 0 || strcmp(name, LAM_STORE_PARTIAL) == 0 ||
-           strcmp(name, LAM_STORE_LOST) == 0;
+    for (size_t i = 0; i < sizeof lam_store_folders / sizeof *lam_store_folders; i++)
+        if (strcmp(name, lam_store_folders[i]) == 0) return true;
+    return false;
+}
+
+/* Whether a folder is told as a link: what it leads to is not looked at. */
+static bool is_link(const struct look *l, const char *folder)
+{
+    for (size_t i = 0; i < l->found->n; i++)
+        if (l->found->items[i].code == LAM_E_STORE_LINK && strcmp(l->found->items[i].subject, folder) == 0) return true;
+    return false;
 }
 
 static bool is_held(const char *path)
@@ -90,6 +99,40 @@ static lam_code look_at_root(struct look *l, lam_error *err)
     return code;
 }
 
+/* A folder in a folder. */
+static lam_code look_at_folder(struct look *l, const char *name, lam_error *err)
+{
+    char *path;
+    struct lam_file_info info;
+    LAM_TRY(lam_store_path(l->store, name, &path, err));
+    lam_code code = lam_link_info(path, &info, err);
+    if (code == LAM_OK && !info.is_dir) lam_fault_list_add(l->found, LAM_E_STORE_LINK, name, "is a link, or no folder");
+    lam_free(path);
+    return code;
+}
+
+/* What lies in partial/ is a plain file. */
+static lam_code look_at_partial(struct look *l, lam_error *err)
+{
+    char *folder, **names = NULL;
+    size_t n = 0;
+    LAM_TRY(lam_store_path(l->store, LAM_STORE_PARTIAL, &folder, err));
+    lam_code code = lam_list_dir(folder, &names, &n, err);
+    if (code == LAM_E_NOT_FOUND) code = LAM_OK;
+    for (size_t i = 0; code == LAM_OK && i < n; i++) {
+        char subject[SUBJECT], *path = lam_path_join(folder, names[i]);
+        struct lam_file_info info;
+        snprintf(subject, sizeof subject, LAM_STORE_PARTIAL "/%.150s", names[i]);
+        code = path ? lam_link_info(path, &info, err) : no_memory(err);
+        if (code == LAM_OK && !info.is_plain) lam_fault_list_add(l->found, LAM_E_STORE_LINK, subject, "is a link, or no plain file");
+        if (code == LAM_E_NOT_FOUND) code = LAM_OK; /* ended meanwhile */
+        lam_free(path);
+    }
+    lam_free_names(names, n);
+    lam_free(folder);
+    return code;
+}
+
 /* blobs/ has one folder. */
 static lam_code look_at_blobs_folder(struct look *l, lam_error *err)
 {
@@ -99,7 +142,8 @@ static lam_code look_at_blobs_folder(struct look *l, lam_error *err)
     lam_code code = lam_list_dir(path, &names, &n, err);
     for (size_t i = 0; code == LAM_OK && i < n; i++) {
         snprintf(subject, sizeof subject, "blobs/%.150s", names[i]);
-        if (strcmp(names[i], "sha256") != 0) lam_fault_list_add(l->found, LAM_E_STORE_STRAY, subject, "does not belong to a store");
+        if (strcmp(names[i], "sha256") == 0) code = look_at_folder(l, subject, err);
+        else lam_fault_list_add(l->found, LAM_E_STORE_STRAY, subject, "does not belong to a store");
     }
     lam_free_names(names, n);
     lam_free(path);
@@ -328,10 +372,13 @@ static lam_code look(struct look *l, lam_error *err)
     LAM_TRY(look_at_active(l, err));
     lam_code code = lam_reach_read(l->store, pass_over, NULL, &l->reach, NULL);
     if (code == LAM_E_NO_MEMORY) return no_memory(err);
-    LAM_TRY(look_at_blobs_folder(l, err));
-    LAM_TRY(look_at_blobs(l, err));
-    LAM_TRY(look_for_missing(l, err));
-    return lam_work_leftovers(l->store, add_work, l, err);
+    if (!is_link(l, "blobs")) LAM_TRY(look_at_blobs_folder(l, err));
+    if (!is_link(l, "blobs") && !is_link(l, LAM_STORE_BLOBS)) {
+        LAM_TRY(look_at_blobs(l, err));
+        LAM_TRY(look_for_missing(l, err));
+    }
+    if (!is_link(l, LAM_STORE_PARTIAL)) LAM_TRY(look_at_partial(l, err));
+    return is_link(l, LAM_STORE_TMP) ? LAM_OK : lam_work_leftovers(l->store, add_work, l, err);
 }
 
 lam_code lam_fsck_look(struct lam_store *s, lam_fault_list *found, lam_error *err)

@@ -5,7 +5,6 @@
 #include "store/pieces.h"
 #include "store/work.h"
 
-#define LAM_STORE_LOST "lost" /* what was set aside: nothing is thrown away that might be wanted */
 
 /* Everything that is wrong, into *found; subjects are paths in the store, or "index.json: NAME". The store must be locked. */
 lam_code lam_fsck_look(struct lam_store *s, lam_fault_list *found, lam_error *err);

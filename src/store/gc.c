@@ -26,20 +26,23 @@ static lam_code remove_work(void *context, const char *path, lam_error *err)
 {
     struct sweep *w = context;
     w->out->n_temporaries++;
-    return lam_path_is_dir(path) ? lam_work_remove(path, err) : lam_remove_file(path, err);
+    return lam_work_remove(path, err);
 }
 
-/* Removes the file, unless a process holds it. */
+/* Removes the file, unless a process holds it. A link is removed itself; a folder stays, it is for fsck. */
 static lam_code remove_unheld(struct sweep *w, const char *path, bool *removed, lam_error *err)
 {
     struct lam_lock *alone = NULL;
+    struct lam_file_info info;
     *removed = false;
-    lam_code code = lam_lock_try(path, LAM_LOCK_EXCLUSIVE, &alone, err);
+    lam_code code = lam_link_info(path, &info, err);
+    if (code == LAM_OK && info.is_dir) return LAM_OK;
+    if (code == LAM_OK && info.is_plain) code = lam_lock_try(path, LAM_LOCK_EXCLUSIVE, &alone, err);
     if (code == LAM_E_NOT_FOUND) return LAM_OK;
     if (code != LAM_OK) return code;
-    if (!alone) w->out->n_in_use++;
+    if (info.is_plain && !alone) w->out->n_in_use++;
     else code = lam_remove_file(path, err);
-    *removed = alone && code == LAM_OK;
+    *removed = (alone || !info.is_plain) && code == LAM_OK;
     lam_unlock(alone);
     return code;
 }
@@ -149,7 +152,8 @@ lam_code lam_store_gc(lam_store *s, lam_store_swept *out, lam_error *err)
     struct sweep w = {.store = s, .change = {.op = "gc"}, .out = out};
     *out = (lam_store_swept){0};
     LAM_TRY(lam_store_lock_as_is(s, err));
-    lam_code code = sweep(&w, err);
+    lam_code code = lam_store_check_folders(s, err);
+    if (code == LAM_OK) code = sweep(&w, err);
     lam_free_names(w.names, w.n_names);
     lam_reach_release(&w.reach);
     lam_store_unlock(s);

@@ -238,7 +238,7 @@ static lam_code repair_blob(struct repair *r, const char *subject, const char *p
 static lam_code remove_temporary(const char *subject, const char *path, lam_error *err)
 {
     if (strcmp(subject, LAM_STORE_JOURNAL) == 0 || strcmp(subject, LAM_STORE_AUDIT) == 0) return LAM_OK; /* recovery cuts it */
-    if (strncmp(subject, LAM_STORE_TMP "/", 4) == 0 && lam_path_is_dir(path)) return lam_work_remove(path, err);
+    if (strncmp(subject, LAM_STORE_TMP "/", 4) == 0) return lam_work_remove(path, err);
     return lam_remove_file(path, err);
 }
 
@@ -268,6 +268,7 @@ static lam_code repair_fault(struct repair *r, const lam_fault *f, lam_error *er
 static lam_code run(struct repair *r, lam_error *err)
 {
     struct lam_change change = {.op = "repair"};
+    LAM_TRY(lam_store_check_folders(r->store, err)); /* what a folder's link leads to is nobody's to put right here */
     LAM_TRY(repair_records(r, err));
     LAM_TRY(repair_index(r, err)); /* before recovery, which reads both */
     LAM_TRY(repair_active(r, err));

@@ -100,6 +100,25 @@ lam_code lam_store_write_json(const struct lam_store *s, const char *name, const
     return lam_writer_commit(w, err);
 }
 
+/* ---- folders ---- */
+
+const char *const lam_store_folders[5] = {"blobs", LAM_STORE_BLOBS, LAM_STORE_TMP, LAM_STORE_PARTIAL, LAM_STORE_LOST};
+
+lam_code lam_store_check_folders(const struct lam_store *s, lam_error *err)
+{
+    for (size_t i = 0; i < 5; i++) {
+        char *path;
+        struct lam_file_info info;
+        LAM_TRY(lam_store_path(s, lam_store_folders[i], &path, err));
+        lam_code code = lam_link_info(path, &info, err);
+        if (code == LAM_OK && !info.is_dir)
+            code = LAM_RAISE(err, LAM_E_STORE_LINK, "%s is a link, or no folder: it would lead out of the store", path);
+        lam_free(path);
+        if (code != LAM_OK && code != LAM_E_NOT_FOUND) return code;
+    }
+    return LAM_OK;
+}
+
 /* ---- the lock ---- */
 
 static lam_code wait_for_lock(struct lam_store *s, const char *path, lam_error *err)
@@ -130,7 +149,8 @@ lam_code lam_store_lock(struct lam_store *s, lam_error *err)
         return LAM_OK;
     }
     LAM_TRY(lam_store_lock_as_is(s, err));
-    lam_code code = lam_store_recover(s, err);
+    lam_code code = lam_store_check_folders(s, err);
+    if (code == LAM_OK) code = lam_store_recover(s, err);
     if (code != LAM_OK) lam_store_unlock(s);
     return code;
 }
@@ -205,6 +225,7 @@ static lam_code make_store(struct lam_store *s, lam_error *err)
 {
     char *path;
     LAM_TRY(check_ours(s->folder, err));
+    LAM_TRY(lam_store_check_folders(s, err));
     LAM_TRY(make_folder(s, LAM_STORE_BLOBS, err));
     LAM_TRY(make_folder(s, LAM_STORE_TMP, err));
     LAM_TRY(lam_store_lock_as_is(s, err));

@@ -6,6 +6,7 @@
  *   journal, audit.jsonl                        what is being changed; who changed what (store/records.h)
  *   lock                                        held by whoever writes
  *   tmp/NAME/                                   a writer's unfinished files (store/work.h)
+ *   lost/                                       what fsck set aside
  *   partial/                                    interrupted downloads; whoever goes on with one holds it (LAM_LOCK_EXCLUSIVE)
  *
  * Blobs, index.json and active.json come into being by rename alone. Readers take no lock: a file that they have opened stays what it
@@ -28,6 +29,7 @@
 #define LAM_STORE_BLOBS "blobs/sha256"
 #define LAM_STORE_TMP "tmp"
 #define LAM_STORE_PARTIAL "partial"
+#define LAM_STORE_LOST "lost" /* what was set aside: nothing is thrown away that might be wanted */
 #define LAM_STORE_SMALL_MAX ((uint64_t)16 << 20) /* bytes of a JSON file: index, manifest, configuration */
 
 struct lam_store {
@@ -47,6 +49,11 @@ lam_code lam_store_lock(struct lam_store *s, lam_error *err);
 /* The same without a look at what is left undone: for those who put it right themselves. Does not nest. */
 lam_code lam_store_lock_as_is(struct lam_store *s, lam_error *err);
 void lam_store_unlock(struct lam_store *s);
+
+/* LAM_E_STORE_LINK if one of the store's folders is a link, or no folder: what is written or removed there would be elsewhere. Those that
+ * are not there are well. lam_store_lock and lam_work_open ask it; who locks as is asks it before changing anything. */
+lam_code lam_store_check_folders(const struct lam_store *s, lam_error *err);
+extern const char *const lam_store_folders[5];
 
 /* Whether oci-layout is there (LAM_E_NOT_FOUND) and as it must be (LAM_E_STORE_LAYOUT); and writing it. */
 lam_code lam_store_check_layout(const struct lam_store *s, lam_error *err);

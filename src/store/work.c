@@ -23,6 +23,7 @@ static lam_code name_folder(const struct lam_store *s, struct lam_work *w, lam_e
 lam_code lam_work_open(const struct lam_store *s, struct lam_work *w, lam_error *err)
 {
     *w = (struct lam_work){0};
+    LAM_TRY(lam_store_check_folders(s, err));
     LAM_TRY(name_folder(s, w, err));
     char *hold = lam_path_join(w->folder, HOLD);
     lam_code code = hold ? LAM_OK : no_memory(err);
@@ -48,19 +49,22 @@ lam_code lam_work_file(struct lam_work *w, char **path, lam_error *err)
     return LAM_OK;
 }
 
-lam_code lam_work_remove(const char *folder, lam_error *err)
+lam_code lam_work_remove(const char *path, lam_error *err)
 {
-    char **names;
-    size_t n;
-    lam_code code = lam_list_dir(folder, &names, &n, err);
+    struct lam_file_info info;
+    char **names = NULL;
+    size_t n = 0;
+    lam_code code = lam_link_info(path, &info, err);
+    if (code == LAM_OK && !info.is_dir) return lam_remove_file(path, err);
+    if (code == LAM_OK) code = lam_list_dir(path, &names, &n, err);
     if (code != LAM_OK) return code == LAM_E_NOT_FOUND ? LAM_OK : code;
     for (size_t i = 0; code == LAM_OK && i < n; i++) {
-        char *path = lam_path_join(folder, names[i]);
-        code = path ? lam_remove_file(path, err) : no_memory(err);
-        lam_free(path);
+        char *inner = lam_path_join(path, names[i]);
+        code = inner ? lam_work_remove(inner, err) : no_memory(err);
+        lam_free(inner);
     }
     lam_free_names(names, n);
-    return code == LAM_OK ? lam_remove_dir(folder, err) : code;
+    return code == LAM_OK ? lam_remove_dir(path, err) : code;
 }
 
 void lam_work_close(struct lam_work *w)

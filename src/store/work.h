@@ -19,7 +19,7 @@ void lam_work_close(struct lam_work *w);
 /* Calls each with the path of every work folder whose process is gone. */
 lam_code lam_work_leftovers(const struct lam_store *s, lam_code (*each)(void *context, const char *path, lam_error *err), void *context,
                             lam_error *err);
-/* Removes a folder of files. */
-lam_code lam_work_remove(const char *folder, lam_error *err);
+/* Removes a file, or a folder with all that is in it. A link is removed itself, not what it leads to. */
+lam_code lam_work_remove(const char *path, lam_error *err);
 
 #endif
