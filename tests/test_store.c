@@ -526,6 +526,84 @@ static void test_records(void **state)
     activate("oz", 0.25);
 }
 
+/* Cuts the last n lines of a file of the store. */
+static void cut_lines(const char *name, int n)
+{
+    size_t size;
+    char *text = (char *)test_read_file(in_store(name), &size);
+    while (size && n >= 0)
+        if (text[--size] == '\n') n--;
+    assert_int_equal(truncate(in_store(name), size ? (off_t)size + 1 : 0), 0);
+    free(text);
+}
+
+static void expect_log(lam_code code)
+{
+    char *log;
+    lam_error err;
+    lam_code found = lam_store_log(store, &log, &err);
+    if (found != code) fail_msg("%s instead of %s", lam_code_name(found), lam_code_name(code));
+    lam_memory_free(log);
+}
+
+/* Files whose lines all follow, and that lack the last ones. */
+static void test_records_cut(void **state)
+{
+    (void)state;
+    expect_log(LAM_OK);
+    cut_lines("audit.jsonl", 1);
+    expect_log(LAM_E_STORE_AUDIT);
+    expect_damage(LAM_E_STORE_AUDIT, "audit.jsonl", true);
+    expect_log(LAM_OK);
+    activate("oz", 0.25);
+    assert_int_equal(unlink(in_store("audit.jsonl")), 0);
+    expect_log(LAM_E_STORE_AUDIT);
+    activate("oz", 0.5); /* a later change does not hide it */
+    expect_log(LAM_E_STORE_AUDIT);
+    expect_damage(LAM_E_STORE_AUDIT, "audit.jsonl", true);
+    activate("oz", 0.75);
+    cut_lines("journal", 2);
+    expect_log(LAM_E_STORE_JOURNAL);
+    expect_damage(LAM_E_STORE_JOURNAL, "journal", true);
+    activate("oz", 1.0);
+    assert_int_equal(unlink(in_store("journal")), 0);
+    expect_log(LAM_E_STORE_JOURNAL);
+    expect_damage(LAM_E_STORE_JOURNAL, "journal", true);
+    expect_log(LAM_OK);
+}
+
+/* A pointer that is whole by itself, and that no switch made. */
+static void test_pointer_edited(void **state)
+{
+    (void)state;
+    lam_store_state before, after;
+    lam_error err;
+    assert_ok(lam_store_active(store, &before, &err), err);
+    json_t *active = read_json(in_store("active.json"));
+    assert_int_equal(json_object_set_new(active, "generation", json_integer(77)), 0);
+    assert_int_equal(json_dump_file(active, in_store("active.json"), 0), 0);
+    json_decref(active);
+    expect_damage(LAM_E_STORE_ACTIVE, "active.json", true);
+    char earlier[2048];
+    size_t size;
+    char *text = (char *)test_read_file(in_store("active.json"), &size);
+    assert_true(size < sizeof earlier);
+    memcpy(earlier, text, size);
+    earlier[size] = 0;
+    free(text);
+    activate("oz", 0.25);
+    assert_ok(lam_store_active(store, &before, &err), err);
+    write_file(in_store("active.json"), earlier); /* as it was once */
+    expect_damage(LAM_E_STORE_ACTIVE, "active.json", true);
+    assert_ok(lam_store_active(store, &after, &err), err);
+    assert_string_equal(after.manifest, before.manifest);
+    assert_true(after.generation > before.generation);
+    assert_int_equal(unlink(in_store("active.json")), 0);
+    expect_damage(LAM_E_STORE_ACTIVE, "active.json", true);
+    activate("shakespeare", 0.5);
+    expect_log(LAM_OK);
+}
+
 /* Puts bytes[] as a blob where a configuration or manifest could be, and names a manifest with it. */
 static void put_composition(const char *config)
 {
@@ -942,8 +1020,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_layout), TEST(test_hundred_times), TEST(test_no_op), TEST(test_rollback), TEST(test_name_moves), TEST(test_references),
         TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_linked_folders), TEST(test_links_in_folders), TEST(test_damaged_files),
-        TEST(test_records), TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only),
-        TEST(test_two_writers), TEST(test_sixteen_threads),
+        TEST(test_records), TEST(test_records_cut), TEST(test_pointer_edited), TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses),
+        TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers), TEST(test_sixteen_threads),
         TEST(test_reader_and_writer), TEST(test_waiting), TEST(test_transfer), TEST(test_false_claim),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);

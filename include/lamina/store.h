@@ -144,7 +144,8 @@ LAM_API lam_code lam_store_gc(lam_store *store, lam_store_swept *out, lam_error 
  * stays empty. LAM_OK if nothing is wrong (any more), else the first code. */
 LAM_API lam_code lam_store_fsck(lam_store *store, bool repair, lam_fault_list *found, lam_fault_list *left, lam_error *err);
 
-/* The audit as a JSON array, oldest first, freed with lam_memory_free. LAM_E_STORE_AUDIT names the first broken line; *json then has those before. */
+/* The audit as a JSON array, oldest first, freed with lam_memory_free. LAM_E_STORE_AUDIT names the first broken line; *json then has those before.
+ * LAM_E_STORE_AUDIT or LAM_E_STORE_JOURNAL, with all lines in *json, if the audit or the journal lacks a change that the other tells of. */
 LAM_API lam_code lam_store_log(lam_store *store, char **json, lam_error *err);
 
 /* Copies what reference means into another store (an OCI layout) at folder, made if need be, under the same name, or its digits if it has none. */

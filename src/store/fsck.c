@@ -6,6 +6,7 @@
 #include "compose/manifest.h"
 #include "store/active.h"
 #include "store/config.h"
+#include "store/history.h"
 #include "store/index.h"
 #include "store/known.h"
 #include "store/reach.h"
@@ -362,6 +363,24 @@ static lam_code look_at_journal(struct look *l, lam_error *err)
     return LAM_OK;
 }
 
+static bool is_told(const struct look *l, lam_code code)
+{
+    for (size_t i = 0; i < l->found->n; i++)
+        if (l->found->items[i].code == code) return true;
+    return false;
+}
+
+/* Files that are well each by itself, next to one another. */
+static lam_code look_at_history(struct look *l, lam_error *err)
+{
+    lam_error why;
+    if (is_told(l, LAM_E_STORE_AUDIT) || is_told(l, LAM_E_STORE_JOURNAL) || is_link(l, LAM_STORE_AUDIT) || is_link(l, LAM_STORE_JOURNAL)) return LAM_OK;
+    lam_code code = lam_history_check_records(l->store, &why);
+    LAM_TRY(keep(l, code == LAM_E_STORE_JOURNAL ? LAM_STORE_JOURNAL : LAM_STORE_AUDIT, code, &why, err));
+    if (is_told(l, LAM_E_STORE_ACTIVE) || is_link(l, LAM_STORE_ACTIVE)) return LAM_OK;
+    return keep(l, LAM_STORE_ACTIVE, lam_history_check_active(l->store, &why), &why, err);
+}
+
 static lam_code look(struct look *l, lam_error *err)
 {
     LAM_TRY(look_at_root(l, err));
@@ -370,6 +389,7 @@ static lam_code look(struct look *l, lam_error *err)
     LAM_TRY(look_at_journal(l, err));
     LAM_TRY(look_at_index(l, err));
     LAM_TRY(look_at_active(l, err));
+    LAM_TRY(look_at_history(l, err));
     lam_code code = lam_reach_read(l->store, pass_over, NULL, &l->reach, NULL);
     if (code == LAM_E_NO_MEMORY) return no_memory(err);
     if (!is_link(l, "blobs")) LAM_TRY(look_at_blobs_folder(l, err));

@@ -23,6 +23,7 @@ struct repair {
     struct lam_work work;
     struct lam_reach reach;
     bool reach_known;
+    struct lam_active active; /* what was published; generation 0: nothing was */
 };
 
 static lam_code no_memory(lam_error *err) { return LAM_RAISE(err, LAM_E_NO_MEMORY, "store: out of memory"); }
@@ -61,10 +62,13 @@ static bool has(const lam_fault_list *found, lam_code code, const char *subject)
 
 static lam_code repair_records(struct repair *r, lam_error *err)
 {
-    const struct lam_record_file *const files[] = {&lam_journal, &lam_audit};
-    for (size_t i = 0; i < 2; i++)
-        if (has(r->found, files[i]->damaged, files[i]->name) || has(r->found, LAM_E_STORE_LINK, files[i]->name))
-            LAM_TRY(set_aside(r->store, files[i]->name, err));
+    const struct lam_record_file *const files[] = {&lam_audit, &lam_journal};
+    bool aside = false; /* a journal whose audit is gone would tell of changes that the new one lacks */
+    for (size_t i = 0; i < 2; i++) {
+        aside |= has(r->found, files[i]->damaged, files[i]->name) || has(r->found, LAM_E_STORE_LINK, files[i]->name);
+        lam_code code = aside ? set_aside(r->store, files[i]->name, err) : LAM_OK;
+        if (code != LAM_OK && code != LAM_E_NOT_FOUND) return code;
+    }
     return LAM_OK;
 }
 
@@ -189,6 +193,7 @@ static lam_code rebuild_active(struct repair *r, lam_error *err)
     code = set_aside(r->store, LAM_STORE_ACTIVE, err);
     if (code != LAM_OK && code != LAM_E_NOT_FOUND) return code;
     h.best.generation = h.last + 1;
+    r->active = h.best;
     return h.best.manifest[0] ? publish(r, &h.best, err) : LAM_OK;
 }
 
@@ -273,6 +278,8 @@ static lam_code run(struct repair *r, lam_error *err)
     LAM_TRY(repair_index(r, err)); /* before recovery, which reads both */
     LAM_TRY(repair_active(r, err));
     LAM_TRY(lam_store_recover(r->store, err));
+    change.generation = r->active.generation; /* the records tell of it as of a switch */
+    change.to = r->active.manifest[0] ? r->active.manifest : NULL;
     LAM_TRY(lam_change_begin(r->store, &change, err));
     r->reach_known = lam_reach_read(r->store, NULL, NULL, &r->reach, NULL) == LAM_OK;
     lam_code code = lam_work_open(r->store, &r->work, err);
