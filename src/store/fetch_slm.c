@@ -52,16 +52,15 @@ static lam_code accept_header(void *context, size_t index, const uint8_t *bytes,
     return LAM_OK;
 }
 
-/* bytes[len] as d->head if it is one, with the root that d->header promises. */
-static lam_code keep_head(struct download *d, const uint8_t *bytes, size_t len, lam_error *err)
+/* bytes[len] as d->head if it is one, with this root. */
+static lam_code keep_head(struct download *d, const uint8_t *bytes, size_t len, const uint8_t root[32], lam_error *err)
 {
     struct lam_slm_head slm;
     uint8_t *copy = lam_alloc_aligned(len);
     if (!copy) return LAM_RAISE(err, LAM_E_NO_MEMORY, "%zu bytes before the data section", len);
     memcpy(copy, bytes, len);
     lam_code code = lam_slm_head_read(copy, len, &slm, err);
-    if (code == LAM_OK && memcmp(slm.file_root, d->header + LAM_SLM_AT_FILE_ROOT, 32) != 0)
-        code = other_root(slm.file_root, d->header + LAM_SLM_AT_FILE_ROOT, err);
+    if (code == LAM_OK && memcmp(slm.file_root, root, 32) != 0) code = other_root(slm.file_root, root, err);
     if (code == LAM_OK) {
         lam_free_aligned(d->head);
         d->head = copy;
@@ -74,8 +73,9 @@ static lam_code keep_head(struct download *d, const uint8_t *bytes, size_t len, 
 
 static lam_code accept_head(void *context, size_t index, const uint8_t *bytes, size_t len, lam_error *err)
 {
+    struct download *d = context;
     (void)index;
-    return keep_head(context, bytes, len, err);
+    return keep_head(d, bytes, len, d->header + LAM_SLM_AT_FILE_ROOT, err);
 }
 
 static lam_code fetch_header(struct download *d, lam_error *err)
@@ -94,19 +94,20 @@ static lam_code fetch_head(struct download *d, lam_error *err)
     return lam_sources_fetch(d->s, &range, 1, accept_head, d, err);
 }
 
-/* The head of the file at d->path, if it is there and has the root that is sought. False: it is to be fetched. */
+/* The head of the file at d->path, if it is there and has the root that is sought. False: it is to be fetched; what lies there may be anything, and
+ * d->header stays what the source said. */
 static bool find_head(struct download *d, const uint8_t root[32])
 {
     struct lam_file_info info;
+    uint8_t header[LAM_SLM_HEADER_BYTES];
     uint64_t head, file;
     size_t len;
     if (lam_file_info(d->path, &info, NULL) != LAM_OK || info.is_dir) return false;
-    if (lam_read_head(d->path, d->header, sizeof d->header, &len, NULL) != LAM_OK || len < sizeof d->header) return false;
-    if (lam_slm_head_bytes(d->header, &head, &file, NULL) != LAM_OK || info.size != file) return false;
-    if (memcmp(d->header + LAM_SLM_AT_FILE_ROOT, root, 32) != 0) return false;
+    if (lam_read_head(d->path, header, sizeof header, &len, NULL) != LAM_OK || len < sizeof header) return false;
+    if (lam_slm_head_bytes(header, &head, &file, NULL) != LAM_OK || info.size != file) return false;
     uint8_t *bytes = lam_alloc((size_t)head, 1);
     bool good = bytes && lam_read_head(d->path, bytes, (size_t)head, &len, NULL) == LAM_OK && len == head &&
-        keep_head(d, bytes, len, NULL) == LAM_OK;
+        keep_head(d, bytes, len, root, NULL) == LAM_OK;
     lam_free(bytes);
     return good;
 }

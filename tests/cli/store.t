@@ -112,7 +112,8 @@ Damage is named and, where it can be, put right.
   $ lamina store fsck
   nothing is wrong
   $ blob=$(ls -S other/blobs/sha256 | head -1); chmod 644 "other/blobs/sha256/$blob"; printf XXXX | dd of="other/blobs/sha256/$blob" bs=1 seek=300000 conv=notrunc 2> /dev/null
-  > touch other/note; lamina store fsck --store other | cut -c1-35; lamina store fsck --store other --repair | sed -n '/not repaired/,$p' | sed 's/blobs.*pieces/… pieces/'
+  > touch other/note other/known_roots.4711-5a.part; lamina store fsck --store other | cut -c1-35; lamina store fsck --store other --repair | sed -n '/not repaired/,$p' | sed 's/blobs.*pieces/… pieces/'
+    LAM_E_STORE_TEMPORARY   known_roo
     LAM_E_STORE_STRAY       note     
     LAM_E_STORE_AUDIT       audit.jso
     LAM_E_STORE_BLOB_MODE   blobs/sha

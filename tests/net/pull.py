@@ -98,6 +98,26 @@ def killed(lamina, shared):
         subprocess.run(["rm", "-rf", lamina.store], check=True)
 
 
+def useless_rest(lamina, shared):
+    """What lies where the rest of an earlier pull would, and is none: the pull begins anew."""
+    data, other = model(lamina, shared), model(lamina, shared, "other", seed=2, layers=1)
+    server, slm = RangeServer(), Slm(data)
+    forged = data[:88] + other[88:120] + data[120:]
+    longer = other + bytes(max(0, len(data) - len(other)))
+    partial = os.path.join(lamina.store, "partial", slm.root[7:] + ".slm")
+    rests = {"zeros": bytes(len(data)), "short zeros": bytes(1000), "empty": b"", "less than a header": data[:50], "a head": data[:slm.begin],
+             "a header and zeros": data[:128] + bytes(len(data) - 128), "garbage": os.urandom(len(data)), "another model": other,
+             "another model of this length": longer[:len(data)], "another root": forged, "longer": data + bytes(1000)}
+    for what, rest in rests.items():
+        for pin in ("", "#" + slm.root):
+            subprocess.run(["rm", "-rf", lamina.store], check=True)
+            url = server.add("m.slm", data)
+            os.makedirs(os.path.dirname(partial))
+            open(partial, "wb").write(rest)
+            lamina.ok("pull", url + pin)
+            assert lamina.has(data) and not lamina.partials(), (what, pin)
+
+
 def interrupted_by_ctrl_c(lamina, shared):
     data = model(lamina, shared)
     server = RangeServer()
@@ -385,7 +405,7 @@ http {
 
 
 if __name__ == "__main__":
-    sys.exit(run_tests([pulls_every_byte, several_sources_share_the_work, given_root, another_root_later_is_refused, cut_fifty_times, killed,
+    sys.exit(run_tests([pulls_every_byte, several_sources_share_the_work, given_root, another_root_later_is_refused, cut_fifty_times, killed, useless_rest,
                         interrupted_by_ctrl_c, web_page_in_its_place, whole_file_in_place_of_a_range, wrong_range, range_without_saying_which,
                         changed_while_it_came, shorter_file, truncated_from_the_start, compressed_on_its_way, poisoned_piece, zero_tail,
                         a_source_that_is_down, busy_server, broken_server, hostile_head, no_room, tls, by_a_proxy, limited_rate, nginx]))
