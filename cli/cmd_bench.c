@@ -134,8 +134,9 @@ int cmd_bench(struct options *o)
     b->n_decode = (size_t)count_or(o->tokens, DEFAULT_DECODE);
     b->n_runs = (size_t)count_or(o->runs, DEFAULT_RUNS);
     b->context = (size_t)count_or(o->context, 0);
-    int status = 2;
-    if (choose_model(o, 0, 0, path) && bench_parse_parts(b) && parse_sessions(b))
+    int status = choose_model(o, 0, 0, path);
+    if (status == 0 && !(bench_parse_parts(b) && parse_sessions(b))) status = 2;
+    if (status == 0)
         status = b->n_decode > 1000000 ? usage(o, "--tokens %zu: bench takes 1000000 at most", b->n_decode) : run(b);
     free(b);
     return status;

@@ -22,7 +22,8 @@ int cmd_check(struct options *o)
     lam_error err;
     lam_fault_list faults = {0};
     char path[MODEL_PATH];
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     lam_code code = stack_check(o, &faults, &err);
     if (faults.n) list_faults(faults.items, faults.n);
     lam_fault_list_release(&faults);

@@ -108,7 +108,8 @@ int cmd_compose(struct options *o)
 {
     lam_error err;
     char path[MODEL_PATH];
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     struct opened *all = calloc(1, sizeof *all);
     lam_code code = all ? open_all(o, all, &err) : fail_memory(&err);
     if (code == LAM_OK) code = check_system(o, all, &err);

@@ -37,7 +37,8 @@ int cmd_export(struct options *o)
     lam_error err;
     char path[MODEL_PATH];
     if (!o->output) return usage(o, "where to? give -o FILE");
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     double start = now_seconds();
     lam_code code = check_not_source(o->output, o->model, &err);
     if (code == LAM_OK) code = check_replaceable(o->output, &err);

@@ -107,7 +107,8 @@ int cmd_logits(struct options *o)
     char path[MODEL_PATH];
     if (!check_prompt_options(o)) return 2;
     if (!o->prompt && !o->token_ids && isatty(STDIN_FILENO)) return usage(o, "logits of what? give -p TEXT or --token-ids LIST");
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     lam_code code = open_all(o, &all, &err);
     if (code == LAM_OK) code = read_prompt(o, &all, &text, &s.tokens, &err);
     if (code == LAM_OK) code = run(&s, &all, &err);

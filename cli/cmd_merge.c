@@ -104,7 +104,8 @@ int cmd_merge(struct options *o)
     char path[MODEL_PATH];
     struct merge *m = calloc(1, sizeof *m);
     if (!o->output) return free(m), usage(o, "where to? give -o FILE, a .slm or .gguf");
-    if (!choose_model(o, 0, 0, path)) return free(m), 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return free(m), failed;
     lam_code code = m ? check(o, &err) : fail_memory(&err);
     if (m) m->o = o;
     if (code == LAM_OK) code = open_all(o, &m->all, &err);

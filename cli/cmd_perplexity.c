@@ -105,7 +105,8 @@ int cmd_perplexity(struct options *o)
     size_t window = (size_t)count_or(o->context, DEFAULT_WINDOW);
     struct score s = {.window = window, .first = window / 2};
     char path[MODEL_PATH];
-    if (!choose_model(o, 1, 1, path)) return 2;
+    int failed = choose_model(o, 1, 1, path);
+    if (failed) return failed;
     if (window < 4) return usage(o, "--ctx %zu: a window has 4 tokens at least", window);
     o->chunk = (struct count){CHUNK, true};
     lam_code code = open_all(o, &all, &err);

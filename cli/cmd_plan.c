@@ -86,7 +86,8 @@ int cmd_plan(struct options *o)
     struct plan plan;
     lam_generate_options drafts;
     if (!draft_options(o, &drafts)) return 2;
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     json_t *list = json_array();
     lam_code code = plan_open(o, &plan, &err);
     if (code == LAM_OK) code = plan_all(o, &plan, list, &err);

@@ -129,7 +129,8 @@ static int make(struct options *o)
 {
     lam_error err;
     char path[MODEL_PATH], id[LAM_DIGEST_TEXT], *figures = NULL, *json = NULL;
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     if (o->figures.n == 0) return usage(o, "a receipt needs --figures FILE or --figures KEY=VALUE");
     lam_code code = read_figures(o, &figures, &err);
     if (code == LAM_OK) code = open_id(o, id, &err);

@@ -187,7 +187,8 @@ int cmd_run(struct options *o)
     lam_generate_options drafts;
     if (talk && (o->save_session || o->restore_session)) return usage(o, "a saved session needs a prompt: -p, --token-ids or standard input");
     if (!draft_options(o, &drafts)) return 2;
-    if (!choose_model(o, 0, 0, path)) return 2;
+    int failed = choose_model(o, 0, 0, path);
+    if (failed) return failed;
     lam_code code = open_all(o, &all, &err);
     if (code == LAM_OK) held_note_used(o, all.stack.model);
     int status = code != LAM_OK ? report(o, &err) : talk ? chat(o, &all) : complete(o, &all);

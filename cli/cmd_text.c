@@ -70,7 +70,8 @@ int cmd_tokenize(struct options *o)
     struct text text = {0};
     struct tokens tokens = {0};
     char path[MODEL_PATH];
-    if (!choose_model(o, 0, 1, path)) return 2;
+    int failed = choose_model(o, 0, 1, path);
+    if (failed) return failed;
     if (o->prompt && o->n_rest) return usage(o, "the text stands twice: --prompt and \"%s\"", o->rest[0]);
     lam_code code = open_vocabulary(o, &all, &err);
     if (code == LAM_OK) code = given_or_input(o->n_rest ? o->rest[0] : o->prompt, &text, &err);
@@ -92,7 +93,8 @@ int cmd_detokenize(struct options *o)
     struct tokens tokens = {0};
     char *text = NULL, path[MODEL_PATH];
     int status = 0;
-    if (!choose_model(o, 0, 1, path)) return 2;
+    int failed = choose_model(o, 0, 1, path);
+    if (failed) return failed;
     if (o->token_ids && o->n_rest) return usage(o, "the tokens stand twice: --token-ids and \"%s\"", o->rest[0]);
     lam_code code = open_vocabulary(o, &all, &err);
     if (code == LAM_OK) code = given_or_input(o->n_rest ? o->rest[0] : o->token_ids, &list, &err);

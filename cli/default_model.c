@@ -28,42 +28,36 @@ static bool find_shipped(char *path)
     return false;
 }
 
-/* $LAMINA_MODEL, or the shipped model's path in path, or NULL with a message. */
-static const char *fallback(const struct options *o, char *path)
+/* o->model as $LAMINA_MODEL, or as what is found, written to path. An exit status. */
+static int fall_back(struct options *o, char *path)
 {
     const char *named = getenv("LAMINA_MODEL");
-    if (named && *named) return named;
+    o->model = named && *named ? named : path;
+    if (o->model == named) return 0;
     uint64_t generation;
-    if (held_active(o, path, &generation)) {
+    lam_error err;
+    if (held_active(o, path, &generation, &err) != LAM_OK) return report(o, &err);
+    if (generation) {
         note(o, "no model given: this is the store's active composition, generation %llu", (unsigned long long)generation);
-        return path;
+        return 0;
     }
     enum first_launch first = first_launch(o, path);
-    if (first != FIRST_LAUNCH_NONE) return first == FIRST_LAUNCH_FOUND ? path : NULL;
-    if (!find_shipped(path)) {
-        usage(o, "no model: give -m FILE, or set LAMINA_MODEL");
-        return NULL;
-    }
+    if (first != FIRST_LAUNCH_NONE) return first == FIRST_LAUNCH_FOUND ? 0 : 1;
+    if (!find_shipped(path)) return usage(o, "no model: give -m FILE, or set LAMINA_MODEL");
     note(o, "no model given: this is the small one that ships with Lamina, %s", path);
-    return path;
+    return 0;
 }
 
-bool choose_model(struct options *o, size_t least, size_t most, char *path)
+int choose_model(struct options *o, size_t least, size_t most, char *path)
 {
     if (!o->model && o->n_rest > least) {
         o->model = *o->rest++;
         o->bare_model = true;
         o->n_rest--;
     }
-    if (o->n_rest > most) {
-        usage(o, "unexpected argument \"%s\"%s", o->rest[most], strcmp(o->command, "run") == 0 ? "; a prompt is given with -p" : "");
-        return false;
-    }
-    if (o->n_rest < least) {
-        usage(o, "%s needs a FILE", o->command);
-        return false;
-    }
+    if (o->n_rest > most)
+        return usage(o, "unexpected argument \"%s\"%s", o->rest[most], strcmp(o->command, "run") == 0 ? "; a prompt is given with -p" : "");
+    if (o->n_rest < least) return usage(o, "%s needs a FILE", o->command);
     o->unnamed_model = !o->model;
-    if (!o->model) o->model = fallback(o, path);
-    return o->model != NULL;
+    return o->model ? 0 : fall_back(o, path);
 }

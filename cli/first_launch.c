@@ -1,5 +1,6 @@
 #include "first_launch.h"
 
+#include "report.h"
 #include "transfer.h"
 
 #include <string.h>
@@ -7,12 +8,16 @@
 static bool is_model(const lam_store_entry *e) { return e->kind == LAM_STORE_BASE || e->kind == LAM_STORE_COMPOSITION; }
 
 /* The model of the index that ran last; if none is known, the last base or composition. */
-static bool find_installed(lam_store *store, const struct options *o, char digest[LAM_DIGEST_TEXT])
+static lam_code find_installed(lam_store *store, const struct options *o, char digest[LAM_DIGEST_TEXT], bool *found, lam_error *err)
 {
     lam_store_entry *entries;
     char used[LAM_DIGEST_TEXT];
     size_t n, last = 0;
-    if (lam_store_list(store, &entries, &n, NULL) != LAM_OK) return false;
+    lam_code code = lam_store_list(store, &entries, &n, err);
+    if (code != LAM_OK) {
+        if (code == LAM_E_STORE_INDEX) hint(err, "`lamina store fsck --repair` mends it, and -m takes a file all the same");
+        return code;
+    }
     bool known = lam_store_used(store, used, NULL) == LAM_OK;
     for (size_t i = 0; known && i < n; i++)
         if (is_model(&entries[i]) && strcmp(entries[i].digest, used) == 0) last = i + 1;
@@ -24,7 +29,8 @@ static bool find_installed(lam_store *store, const struct options *o, char diges
              entries[last - 1].name ? entries[last - 1].name : digest);
     }
     lam_store_free_list(entries, n);
-    return last > 0;
+    *found = last > 0;
+    return LAM_OK;
 }
 
 static lam_code pull_default(lam_store *store, struct transfer *t, const char *url, char digest[LAM_DIGEST_TEXT], lam_error *err)
@@ -51,17 +57,20 @@ static enum first_launch fetch(const struct options *o, const char *url, char di
     lam_store_close(store);
     transfer_end(&t);
     if (code == LAM_OK) return FIRST_LAUNCH_FOUND;
-    if (code == LAM_E_CANCELLED) return report(o, &err), FIRST_LAUNCH_STOPPED;
+    if (code == LAM_E_CANCELLED) return report(o, &err), FIRST_LAUNCH_FAILED;
     note(o, "%s (%s)", err.message, lam_code_name(code));
     return FIRST_LAUNCH_NONE;
 }
 
 enum first_launch first_launch(const struct options *o, char digest[LAM_DIGEST_TEXT])
 {
+    lam_error err;
     lam_store *store = NULL;
-    bool installed = open_store(o, false, &store, NULL) == LAM_OK && find_installed(store, o, digest);
+    bool installed = false;
+    lam_code code = open_store(o, false, &store, NULL) == LAM_OK ? find_installed(store, o, digest, &installed, &err) : LAM_OK;
     const char *url = lam_seed_default();
     lam_store_close(store);
+    if (code != LAM_OK) return report(o, &err), FIRST_LAUNCH_FAILED;
     if (installed) return FIRST_LAUNCH_FOUND;
     return url && strcmp(o->command, "run") == 0 ? fetch(o, url, digest) : FIRST_LAUNCH_NONE;
 }

@@ -15,13 +15,20 @@ struct held {
     lam_store_item item;
 };
 
-/* The store that the options mean, if it is there. */
-static lam_store *open_store(const struct options *o)
+/* Says behind a damaged store's error what mends it. Returns code. */
+static lam_code advise(lam_code code, lam_error *err)
 {
-    lam_store *store = NULL;
+    if (code == LAM_E_STORE_LAYOUT || code == LAM_E_STORE_ACTIVE || code == LAM_E_STORE_LINK)
+        hint(err, "`lamina store fsck --repair` mends it, and -m takes a file all the same");
+    return code;
+}
+
+/* The store that the options mean; *store is NULL if there is none, or no place for one. */
+static lam_code open_store(const struct options *o, lam_store **store, lam_error *err)
+{
     lam_store_options options = {.folder = o->store};
-    lam_store_open(&options, false, &store, NULL);
-    return store;
+    lam_code code = lam_store_open(&options, false, store, err);
+    return code == LAM_E_NOT_FOUND || code == LAM_E_ARGUMENT ? LAM_OK : advise(code, err);
 }
 
 /* The name of this kind that was probably meant. */
@@ -55,11 +62,12 @@ static lam_code find(lam_store *store, const char *text, enum held_kind kind, st
 
 lam_code held_open(const struct options *o, const char *text, enum held_kind kind, struct held **out, lam_error *err)
 {
+    lam_store *store = NULL;
     *out = NULL;
-    lam_store *store = access(text, F_OK) == 0 ? NULL : open_store(o);
-    if (!store) return LAM_OK;
+    lam_code code = access(text, F_OK) == 0 ? LAM_OK : open_store(o, &store, err);
+    if (!store) return code;
     struct held *h = calloc(1, sizeof *h);
-    lam_code code = h ? find(store, text, kind, h, err) : fail_memory(err);
+    code = h ? find(store, text, kind, h, err) : fail_memory(err);
     lam_store_close(store);
     if (code == LAM_OK) *out = h;
     else held_close(h);
@@ -87,13 +95,14 @@ void held_close(struct held *h)
     free(h);
 }
 
-bool held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation)
+lam_code held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation, lam_error *err)
 {
     lam_store_state state = {0};
-    lam_store *store = open_store(o);
-    bool active = store && lam_store_active(store, &state, NULL) == LAM_OK && state.generation;
+    lam_store *store = NULL;
+    lam_code code = open_store(o, &store, err);
+    if (store) code = advise(lam_store_active(store, &state, err), err);
+    lam_store_close(store);
     memcpy(digest, state.manifest, LAM_DIGEST_TEXT);
     *generation = state.generation;
-    lam_store_close(store);
-    return active;
+    return code;
 }

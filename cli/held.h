@@ -11,7 +11,7 @@ struct held;
 
 enum held_kind { HELD_MODEL, HELD_ADAPTER };
 /* *out is NULL if text is a file's name, or if there is no store to look into: then it is a file's name all the same. HELD_MODEL takes a base or a
- * composition. Errors of lam_store_open_item, LAM_E_ARGUMENT for the other kind. */
+ * composition. Errors of lam_store_open, of lam_store_open_item, LAM_E_ARGUMENT for the other kind. */
 lam_code held_open(const struct options *o, const char *text, enum held_kind kind, struct held **out, lam_error *err);
 /* The .slm of a base or an adapter; of a composition its base. NULL for NULL. */
 const char *held_path(const struct held *h);
@@ -22,7 +22,8 @@ void held_note_used(const struct options *o, const struct held *h);
 /* NULL is allowed. */
 void held_close(struct held *h);
 
-/* The active composition's manifest digest, if a store has one: what a model may be called by. */
-bool held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation);
+/* The active composition's manifest digest: what a model may be called by. *generation is 0 if none is active, or if there is no store. A store that is
+ * there and damaged is an error: those of lam_store_open and lam_store_active. */
+lam_code held_active(const struct options *o, char digest[LAM_DIGEST_TEXT], uint64_t *generation, lam_error *err);
 
 #endif

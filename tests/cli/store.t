@@ -123,6 +123,26 @@ Damage is named and, where it can be, put right.
   $ lamina store add "$DATA/adapters/shakespeare" --store other -q; lamina store fsck --store other
   nothing is wrong
 
+A store that cannot be read is not passed over for the model that ships; a file is run all the same.
+
+  $ for file in active.json oci-layout index.json; do
+  >   cp -r store/ bad; rm bad/active.json; echo '{' > "bad/$file"; lamina run -p Hi --store bad; echo $?
+  >   ./story stories.gguf -a "$DATA/adapters/oz=0.5" --store bad | cmp - plain; lamina store fsck --repair --store bad | tail -1; ./story --store bad > again; rm -r bad
+  > done
+  lamina: bad/active\.json: .*; `lamina store fsck --repair` mends it, and -m takes a file all the same \(LAM_E_STORE_ACTIVE\) (re)
+  1
+  all of it is repaired
+  lamina: bad/oci-layout: .*; `lamina store fsck --repair` mends it, and -m takes a file all the same \(LAM_E_STORE_LAYOUT\) (re)
+  1
+  all of it is repaired
+  lamina: bad/index\.json: .*; `lamina store fsck --repair` mends it, and -m takes a file all the same \(LAM_E_STORE_INDEX\) (re)
+  1
+  all of it is repaired
+  $ mkdir bad; echo '{' > bad/oci-layout; lamina run stories -p Hi --store bad 2>&1 | grep -o 'LAM_E.*'; rm -r bad
+  LAM_E_STORE_LAYOUT)
+  $ lamina run --raw -p Once -n 2 --store nowhere 2>&1 | head -1 | cut -c1-60
+  lamina: no model given: this is the small one that ships wit
+
 gc leaves what has a name, is active, or was before.
 
   $ lamina store gc
