@@ -197,18 +197,25 @@ static lam_code verify_placed(const struct pull *p, lam_error *err)
     return code;
 }
 
+/* From where everything came, for the next pull and for repairs: once it is accepted. */
+static lam_code record_roots(struct pull *p, lam_error *err)
+{
+    for (size_t i = 0; i < p->n_parts; i++)
+        if (p->parts[i].url) LAM_TRY(lam_known_set(p->t.store, p->parts[i].url, p->parts[i].root, err));
+    return lam_known_set(p->t.store, p->t.reference.url, p->out->root, err);
+}
+
 static lam_code place_all(struct pull *p, const struct lam_str *manifest, const char *name, lam_error *err)
 {
     struct lam_store *s = p->t.store;
     lam_store_result result;
     for (size_t i = 0; i < p->n_parts; i++) {
-        struct part *part = &p->parts[i];
-        if (part->staged.path) LAM_TRY(lam_blob_place(s, &part->staged, err));
-        if (part->url) LAM_TRY(lam_known_set(s, part->url, part->root, err));
+        struct lam_staged *staged = &p->parts[i].staged;
+        if (staged->path) LAM_TRY(lam_blob_place(s, staged, err));
     }
     LAM_TRY(lam_blob_put(s, &p->work, manifest->data, manifest->len, p->out->digest, err));
     LAM_TRY(verify_placed(p, err));
-    LAM_TRY(lam_known_set(s, p->t.reference.url, p->out->root, err));
+    LAM_TRY(record_roots(p, err));
     struct lam_naming naming = {.op = "pull", .name = name, .may_move = true, .kind = p->out->kind, .digest = p->out->digest,
                                 .size = manifest->len};
     lam_code code = lam_name_manifest(s, &naming, &result, err);

@@ -297,6 +297,9 @@ def lying_registry(lamina, shared):
     server.add("v2/small/manifests/latest", text.replace(meaning, "sha256:" + "2" * 64).encode())
     name, message = reader.error("pull", "localhost:%d/small" % server.port)
     assert name in ("LAM_E_WRONG_BASE", "LAM_E_DIGEST") and not reader.names(), message
+    assert not os.path.exists(os.path.join(reader.store, "known_roots")), open(os.path.join(reader.store, "known_roots")).read()
+    reader.ok("store", "gc")
+    assert reader.nothing_stored(), reader.blobs()
     # a login that nobody has
     server.add("v2/odd/manifests/latest", b"", lambda s, h, d, a, b: s.send(h, 401, {"WWW-Authenticate": "Negotiate"}, d) or True)
     assert reader.error("pull", "localhost:%d/odd" % server.port)[0] == "LAM_E_REGISTRY"
