@@ -12,6 +12,7 @@
 #define CONNECT_SECONDS 20L
 #define SILENT_SECONDS 30L /* without a byte: the connection counts as broken */
 #define MOST_REDIRECTIONS 10L
+#define TOO_LARGE 100 /* CURLE_TOO_LARGE, since 8.6: a line longer than libcurl takes; before it was CURLE_OUT_OF_MEMORY */
 
 struct lam_http {
     struct lam_curl curl;
@@ -220,6 +221,10 @@ static void conclude(struct lam_http_transfer *t, CURLcode result)
     struct lam_http_request *r = t->request;
     if (r->code == LAM_OK && !t->looked && r->answer.status) r->code = check_head(r); /* an answer without a body */
     if (r->code != LAM_OK || result == CURLE_OK) return;
+    if ((result == CURLE_OUT_OF_MEMORY || (int)result == TOO_LARGE) && r->answer.status && !t->looked) {
+        r->code = LAM_RAISE(&r->why, LAM_E_HTTP, "the head of the server's answer (%ld) has a line that is too long", r->answer.status);
+        return;
+    }
     lam_code code = is_tls(result) ? LAM_E_TLS : result == CURLE_OUT_OF_MEMORY ? LAM_E_NO_MEMORY
                   : result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL ? LAM_E_ARGUMENT : LAM_E_NETWORK;
     r->code = LAM_RAISE(&r->why, code, "%.300s", t->problem[0] ? t->problem : t->curl->easy_strerror(result));

@@ -303,6 +303,11 @@ def lying_registry(lamina, shared):
     # a login that nobody has
     server.add("v2/odd/manifests/latest", b"", lambda s, h, d, a, b: s.send(h, 401, {"WWW-Authenticate": "Negotiate"}, d) or True)
     assert reader.error("pull", "localhost:%d/odd" % server.port)[0] == "LAM_E_REGISTRY"
+    # a challenge that no memory is to be taken for
+    long = {"WWW-Authenticate": 'Bearer realm="http://localhost/' + "x" * 5000000 + '"'}
+    server.add("v2/long/manifests/latest", b"", lambda s, h, d, a, b: s.send(h, 401, long, d) or True)
+    name, message = reader.error("pull", "localhost:%d/long" % server.port)
+    assert name == "LAM_E_HTTP" and "too long" in message, (name, message)
     # a page where a manifest should be, and nonsense
     server.add("v2/page/manifests/latest", b"<html>", lambda s, h, d, a, b: s.send(h, 200, {"Content-Type": "text/html"}, d) or True)
     assert reader.error("pull", "localhost:%d/page" % server.port)[0] == "LAM_E_HTTP_PAGE"
