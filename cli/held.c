@@ -84,7 +84,8 @@ const lam_manifest *held_manifest(const struct held *h) { return h ? h->item.man
 
 void held_note_used(const struct options *o, const struct held *h)
 {
-    lam_store *store = h ? open_store(o) : NULL;
+    lam_store *store = NULL;
+    if (h) (void)open_store(o, &store, NULL);
     if (store) lam_store_note_used(store, h->item.digest, NULL);
     lam_store_close(store);
 }
