@@ -526,6 +526,30 @@ static void test_records(void **state)
     activate("oz", 0.25);
 }
 
+/* What is no name is told, is not shown as it is, and goes; what it named stays. */
+static void test_names_in_index(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"../../etc/passwd", "\033[2Jx", ""};
+    lam_store_entry *entries;
+    size_t n;
+    lam_error err;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *index = read_json(in_store("index.json")), *entry = json_array_get(json_object_get(index, "manifests"), 1);
+        json_t *notes = json_pack("{s:s}", "org.opencontainers.image.ref.name", names[i]);
+        assert_int_equal(json_object_set_new(entry, "annotations", notes), 0);
+        assert_int_equal(json_dump_file(index, in_store("index.json"), 0), 0);
+        json_decref(index);
+        assert_ok(lam_store_list(store, &entries, &n, &err), err);
+        for (size_t k = 0; k < n; k++) assert_true(!entries[k].name || !strchr(entries[k].name, '\033'));
+        lam_store_free_list(entries, n);
+        expect_damage(LAM_E_STORE_NAME, "index.json", true);
+        assert_ok(lam_store_list(store, &entries, &n, &err), err);
+        assert_int_equal(n, 5); /* three files, two compositions */
+        lam_store_free_list(entries, n);
+    }
+}
+
 /* Cuts the last n lines of a file of the store. */
 static void cut_lines(const char *name, int n)
 {
@@ -1020,8 +1044,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_layout), TEST(test_hundred_times), TEST(test_no_op), TEST(test_rollback), TEST(test_name_moves), TEST(test_references),
         TEST(test_name_in_use), TEST(test_damaged_blobs), TEST(test_planted_link), TEST(test_linked_folders), TEST(test_links_in_folders), TEST(test_damaged_files),
-        TEST(test_records), TEST(test_records_cut), TEST(test_pointer_edited), TEST(test_paths_in_manifest), TEST(test_no_artifact), TEST(test_gc_refuses),
-        TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers), TEST(test_sixteen_threads),
+        TEST(test_records), TEST(test_records_cut), TEST(test_names_in_index), TEST(test_pointer_edited), TEST(test_paths_in_manifest), TEST(test_no_artifact),
+        TEST(test_gc_refuses), TEST(test_small_disk), TEST(test_read_only), TEST(test_two_writers), TEST(test_sixteen_threads),
         TEST(test_reader_and_writer), TEST(test_waiting), TEST(test_transfer), TEST(test_false_claim),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);

@@ -239,9 +239,9 @@ typedef enum lam_code {
     /* the store on disk (docs/store.md): what can be damaged, each by its own code */
     LAM_E_STORE_LAYOUT = 260, /* oci-layout is missing or of another version: no store, or no longer one */
     LAM_E_STORE_INDEX = 261, /* index.json cannot be read, or names things as no index may */
-    LAM_E_STORE_ACTIVE = 262, /* active.json cannot be read, or names no composition of the store */
-    LAM_E_STORE_JOURNAL = 263, /* a journal line does not follow from the one before it */
-    LAM_E_STORE_AUDIT = 264, /* an audit line is not what the next one says that it was */
+    LAM_E_STORE_ACTIVE = 262, /* active.json cannot be read, names no composition of the store, or is not as the last switch made it */
+    LAM_E_STORE_JOURNAL = 263, /* a journal line does not follow from the one before it, or the audit knows of a later one */
+    LAM_E_STORE_AUDIT = 264, /* an audit line is not what the next one says that it was, or the journal knows of a later one */
     LAM_E_STORE_UNFINISHED = 265, /* a change was begun and neither done nor undone: its process died */
     LAM_E_STORE_ARTIFACT = 266, /* a manifest blob that is none, or of a kind that is not ours */
     LAM_E_STORE_DANGLING = 267, /* a name, or active.json, for a manifest that is not there */

@@ -195,6 +195,7 @@ static lam_code look_at_index(struct look *l, lam_error *err)
     for (size_t i = 0; code == LAM_OK && i < index.n; i++) {
         char subject[SUBJECT];
         const struct lam_index_entry *e = &index.entries[i];
+        if (e->name && lam_name_check(e->name, &why) != LAM_OK) lam_fault_list_add_error(l->found, LAM_STORE_INDEX, &why);
         if (strcmp(e->manifest.media_type, LAM_TYPE_MANIFEST) != 0) continue;
         snprintf(subject, sizeof subject, LAM_STORE_INDEX ": %.150s", e->name ? e->name : e->manifest.digest);
         code = look_at_manifest(l, subject, e->manifest.digest, e->manifest.size, err);

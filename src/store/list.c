@@ -1,5 +1,6 @@
 /* What the store holds: its names, and one thing in full. */
 #include "base/alloc.h"
+#include "base/str.h"
 #include "store/active.h"
 #include "store/index.h"
 #include "store/resolve.h"
@@ -21,6 +22,7 @@ static lam_code describe(const struct lam_store *s, const char *name, const char
     *out = (lam_store_entry){.kind = LAM_STORE_FOREIGN, .active = strcmp(digest, active->manifest) == 0};
     memcpy(out->digest, digest, LAM_DIGEST_TEXT);
     if (name && !(out->name = lam_strdup(name))) return no_memory(err);
+    if (out->name) lam_clean_line(out->name); /* another tool may have written anything there */
     out->damage = lam_artifact_open(s, digest, size, &a, err);
     if (out->damage != LAM_OK) return out->damage == LAM_E_NO_MEMORY ? LAM_E_NO_MEMORY : LAM_OK;
     out->kind = a.kind;

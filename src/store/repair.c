@@ -117,7 +117,7 @@ static lam_code rebuild_index(struct repair *r, lam_error *err)
     return code;
 }
 
-/* Names for manifests that are not there any more. */
+/* Takes away names for manifests that are not there any more; and from the others what is no name, while they stay. */
 static lam_code prune_index(struct repair *r, lam_error *err)
 {
     struct lam_index index;
@@ -125,6 +125,10 @@ static lam_code prune_index(struct repair *r, lam_error *err)
     json_t *list = json_object_get(index.root, "manifests");
     bool changed = false;
     for (size_t i = index.n; i-- > 0;) {
+        if (index.entries[i].name && lam_name_check(index.entries[i].name, NULL) != LAM_OK) {
+            json_object_del(json_object_get(json_array_get(list, i), "annotations"), LAM_NOTE_NAME);
+            changed = true;
+        }
         if (lam_blob_check(r->store, index.entries[i].manifest.digest, UINT64_MAX, NULL) != LAM_E_STORE_BLOB_MISSING) continue;
         json_array_remove(list, i);
         changed = true;
@@ -137,7 +141,7 @@ static lam_code prune_index(struct repair *r, lam_error *err)
 static lam_code repair_index(struct repair *r, lam_error *err)
 {
     if (has(r->found, LAM_E_STORE_INDEX, NULL) || has(r->found, LAM_E_STORE_LINK, LAM_STORE_INDEX)) LAM_TRY(rebuild_index(r, err));
-    return has(r->found, LAM_E_STORE_DANGLING, NULL) ? prune_index(r, err) : LAM_OK;
+    return has(r->found, LAM_E_STORE_DANGLING, NULL) || has(r->found, LAM_E_STORE_NAME, LAM_STORE_INDEX) ? prune_index(r, err) : LAM_OK;
 }
 
 /* ---- active.json from the audit ---- */

@@ -153,6 +153,7 @@ static lam_code add_model(const struct making *m, const char *name, lam_error *e
 {
     char digest[LAM_DIGEST_TEXT];
     struct lam_artifact a;
+    LAM_TRY(lam_name_check(name, err)); /* who pulls refuses it */
     LAM_TRY(lam_store_resolve(m->store, name, digest, err));
     LAM_TRY(lam_artifact_open(m->store, digest, UINT64_MAX, &a, err));
     struct lam_descriptor manifest = {.media_type = LAM_TYPE_MANIFEST, .digest = a.digest, .size = a.size};
