@@ -157,7 +157,22 @@ static void run_active(struct setup *s, char out[LAM_DIGEST_TEXT])
 
 /* ---- one thread ---- */
 
-/* What a pass holds while it computes is held here by this thread: whoever waited for it would wait for ever. */
+/* A thread that holds what a pass holds while it computes: whoever waited for it would wait for ever. */
+struct endless_pass {
+    struct lam_pool *pool;
+    pthread_barrier_t both;
+};
+
+static void *compute_for_ever(void *context)
+{
+    struct endless_pass *pass = context;
+    lam_pool_lock(pass->pool);
+    pthread_barrier_wait(&pass->both); /* it is under way */
+    pthread_barrier_wait(&pass->both); /* the test is over */
+    lam_pool_unlock(pass->pool);
+    return NULL;
+}
+
 static void test_waits_for_no_pass(void **state)
 {
     (void)state;
@@ -165,7 +180,11 @@ static void test_waits_for_no_pass(void **state)
     lam_error err;
     set_up(&s);
     lam_composition *a = composed(&s, (double[N_ADAPTERS]){1.0, 0.0, 0.0}), *b = composed(&s, (double[N_ADAPTERS]){0.0, 1.0, 0.5});
-    lam_pool_lock(s.engine->pool);
+    struct endless_pass pass = {.pool = s.engine->pool};
+    pthread_t thread;
+    assert_int_equal(pthread_barrier_init(&pass.both, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, compute_for_ever, &pass), 0);
+    pthread_barrier_wait(&pass.both);
     alarm(60); /* ends the program */
     activate(&s, a);
     lam_lease *lease = leased(&s);
@@ -175,7 +194,9 @@ static void test_waits_for_no_pass(void **state)
     assert_string_equal(current(&s).composition_id, lam_composition_id(a));
     lam_lease_release(lease);
     alarm(0);
-    lam_pool_unlock(s.engine->pool);
+    pthread_barrier_wait(&pass.both);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&pass.both);
     lam_composition_free(a);
     lam_composition_free(b);
     tear_down(&s);
