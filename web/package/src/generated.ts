@@ -414,11 +414,11 @@ export const codes = {
     LAM_E_STORE_LAYOUT: 260,
     /** index.json cannot be read, or names things as no index may */
     LAM_E_STORE_INDEX: 261,
-    /** active.json cannot be read, or names no composition of the store */
+    /** active.json cannot be read, names no composition of the store, or is not as the last switch made it */
     LAM_E_STORE_ACTIVE: 262,
-    /** a journal line does not follow from the one before it */
+    /** a journal line does not follow from the one before it, or the audit knows of a later one */
     LAM_E_STORE_JOURNAL: 263,
-    /** an audit line is not what the next one says that it was */
+    /** an audit line is not what the next one says that it was, or the journal knows of a later one */
     LAM_E_STORE_AUDIT: 264,
     /** a change was begun and neither done nor undone: its process died */
     LAM_E_STORE_UNFINISHED: 265,
@@ -436,7 +436,7 @@ export const codes = {
     LAM_E_STORE_BLOB_BYTES: 271,
     /** a blob may be written to */
     LAM_E_STORE_BLOB_MODE: 272,
-    /** a link, folder or device where a plain file belongs */
+    /** a link, folder or device where a plain file belongs, or a link in the place of a folder */
     LAM_E_STORE_LINK: 273,
     /** a file that does not belong to a store */
     LAM_E_STORE_STRAY: 274,
