@@ -5,7 +5,7 @@
 set -eu
 
 build=$1
-qemu=${QEMU_ARM:-qemu-aarch64}
+qemu=${QEMU_ARM:-qemu-aarch64} most=900 # seconds of one program
 work=$(mktemp -d)
 kernels=
 trap '[ -z "$kernels" ] || kill "$kernels" 2>/dev/null; rm -rf "$work"' EXIT
@@ -13,7 +13,7 @@ trap '[ -z "$kernels" ] || kill "$kernels" 2>/dev/null; rm -rf "$work"' EXIT
 # qemu is some twenty times slower than the machine: fewer blocks, and one number of threads.
 export LAMINA_KERNEL_BLOCKS="${LAMINA_KERNEL_BLOCKS:-10000}" THREADS="${THREADS:-2}"
 
-"$qemu" -cpu max "$build/arm/tests/test_kernels" >"$work/kernels.log" 2>&1 &
+timeout $most "$qemu" -cpu max "$build/arm/tests/test_kernels" >"$work/kernels.log" 2>&1 &
 kernels=$!
 
 table() { grep -aE 'positions$|\|' | sed -E 's/^ *[a-z0-9-]+ +[0-9]+ threads//' | sort -u; }
@@ -24,7 +24,7 @@ same()
 {
     subject=$1 cpu=$2
     shift 2
-    if ! SUBJECT=$subject "$qemu" -cpu "$cpu" "$build/arm/tests/test_invariance" >"$work/arm.log" 2>&1; then
+    if ! SUBJECT=$subject timeout $most "$qemu" -cpu "$cpu" "$build/arm/tests/test_invariance" >"$work/arm.log" 2>&1; then
         cat "$work/arm.log" >&2
         exit 1
     fi

@@ -25,6 +25,9 @@
 #define OPEN ((uint64_t)1 << 31)
 #define GENERATION ((uint64_t)1 << 32)
 
+/* Who parks and who wakes both write one word and then read the other's. Those writes are exchanges: they cost what a store in that order
+ * costs. With plain ordered stores caller and worker were once found asleep together, a 64-bit ARM program under qemu's user mode on x86. */
+
 struct worker {
     struct lam_pool *pool;
     pthread_t thread;
@@ -109,7 +112,7 @@ static uint64_t wait_for_call(struct lam_pool *p, uint64_t seen)
     if (on_callers_cpu(p)) atomic_store(&p->crowded_until, lam_now() + CROWDED_SECONDS);
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        atomic_store(&p->sleepers, true); /* before the look at the door: the caller opens it before it looks at this */
+        atomic_exchange(&p->sleepers, true); /* before the look at the door: the caller opens it before it looks at this */
         door = atomic_load(&p->door);
         if ((door & mask) != seen) break;
         pthread_cond_wait(&p->wake, &p->lock);
@@ -163,7 +166,7 @@ static void open_door(struct lam_pool *p)
 {
     uint64_t door = atomic_load_explicit(&p->door, memory_order_relaxed);
     atomic_store_explicit(&p->caller_cpu, lam_cpu_now(), memory_order_relaxed);
-    atomic_store(&p->door, (door & ~(OPEN | INSIDE)) + GENERATION + OPEN);
+    atomic_exchange(&p->door, (door & ~(OPEN | INSIDE)) + GENERATION + OPEN);
     if (atomic_load(&p->sleepers) && lam_now() >= atomic_load(&p->crowded_until)) wake_workers(p);
 }
 
@@ -178,7 +181,7 @@ static void close_door(struct lam_pool *p)
     }
     if (inside == 0) return;
     pthread_mutex_lock(&p->lock);
-    atomic_store(&p->caller_sleeps, true);
+    atomic_exchange(&p->caller_sleeps, true);
     while ((atomic_load(&p->door) & INSIDE) != 0) pthread_cond_wait(&p->left, &p->lock);
     atomic_store(&p->caller_sleeps, false);
     pthread_mutex_unlock(&p->lock);
