@@ -5,23 +5,14 @@
 #ifndef LAM_TESTS_ALLOC_METER_H
 #define LAM_TESTS_ALLOC_METER_H
 
+#include "wrapped_alloc.h"
+
 #include <jansson.h>
 #include <malloc.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 static size_t meter_now, meter_peak;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *block);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __wrap_free(void *block);
 
 static void *meter_add(void *block)
 {

@@ -4,19 +4,9 @@
 #define LAM_TESTS_NO_MEMORY_H
 
 #include "fixture.h"
+#include "wrapped_alloc.h"
 
 #include "base/json.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *block);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __wrap_free(void *block);
 
 static struct {
     bool on;

@@ -5,11 +5,11 @@
 #include "generation_case.h"
 
 #include "fixture.h"
+#include "worked_case.h"
 
 #include "adapter/effective.h"
 #include "adapter/factor.h"
 #include "base/alloc.h"
-#include "base/json.h"
 #include "lamina/runtime.h"
 #include "model/linear.h"
 #include "run/objects.h"
@@ -19,20 +19,6 @@
 #include <math.h>
 
 #define FIXTURE "tests/data/fixtures/lifecycle.json"
-
-static json_t *whole, *fixture, *expected;
-
-static json_t *at(const json_t *value, const char *pointer)
-{
-    char key[64];
-    while (value && *pointer) {
-        size_t n = strcspn(++pointer, "/");
-        snprintf(key, sizeof key, "%.*s", (int)n, pointer);
-        value = json_is_array(value) ? json_array_get(value, (size_t)atoi(key)) : json_object_get(value, key);
-        pointer += n;
-    }
-    return (json_t *)value;
-}
 
 static const char *text(const char *pointer) { return json_string_value(at(fixture, pointer)); }
 static json_int_t integer(const char *pointer) { return json_integer_value(at(fixture, pointer)); }
@@ -765,13 +751,7 @@ static void test_faults(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    lam_error err;
-    size_t n;
-    uint8_t *bytes = test_read_file(FIXTURE, &n);
-    assert_ok(lam_json_parse((const char *)bytes, n, FIXTURE, &whole, &err), err);
-    free(bytes);
-    fixture = json_object_get(whole, "fixture");
-    expected = json_object_get(whole, "expected");
+    worked_case_open(FIXTURE);
     return 0;
 }
 

@@ -1,30 +1,11 @@
 /* The worked case of tests/data/fixtures/residency.json on the ledger of pages (src/run/residency.h): its values are produced, each fault of a
  * state is put into the ledger, the arrival or the admission and refused there with its code, and each fault of a record differs from what
  * is produced. */
-#include "support.h"
+#include "worked_case.h"
 
-#include "base/json.h"
 #include "run/residency.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define FIXTURE "tests/data/fixtures/residency.json"
-
-static json_t *whole, *fixture, *expected;
-
-static json_t *at(const json_t *value, const char *pointer)
-{
-    char key[64];
-    while (value && *pointer) {
-        size_t n = strcspn(++pointer, "/");
-        snprintf(key, sizeof key, "%.*s", (int)n, pointer);
-        value = json_is_array(value) ? json_array_get(value, (size_t)atoi(key)) : json_object_get(value, key);
-        pointer += n;
-    }
-    return (json_t *)value;
-}
 
 static json_int_t integer(const json_t *value, const char *pointer) { return json_integer_value(at(value, pointer)); }
 static const char *string(const json_t *value, const char *pointer) { return json_string_value(at(value, pointer)); }
@@ -463,13 +444,7 @@ static void test_faults(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    lam_error err;
-    size_t n;
-    uint8_t *bytes = test_read_file(FIXTURE, &n);
-    assert_ok(lam_json_parse((const char *)bytes, n, FIXTURE, &whole, &err), err);
-    free(bytes);
-    fixture = json_object_get(whole, "fixture");
-    expected = json_object_get(whole, "expected");
+    worked_case_open(FIXTURE);
     return 0;
 }
 

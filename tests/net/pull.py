@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from support import Cutter, PIECE, RangeServer, Skipped, Slm, crc32c, free_port, model, run_tests, wait_for_port
+from support import Cutter, PIECE, RangeServer, Skipped, Slm, crc32c, free_port, model, run_tests, start_nginx, wait_for_port
 
 
 def pulls_every_byte(lamina, shared):
@@ -380,18 +380,7 @@ def nginx(lamina, shared):
     www = os.path.join(lamina.folder, "www")
     os.mkdir(www)
     open(os.path.join(www, "m.slm"), "wb").write(data)
-    open(os.path.join(lamina.folder, "nginx.conf"), "w").write("""
-daemon off; pid %(folder)s/nginx.pid; error_log stderr crit; worker_processes 1;
-events {}
-http {
-    access_log off; default_type application/octet-stream;
-    client_body_temp_path %(folder)s/t1; proxy_temp_path %(folder)s/t2; fastcgi_temp_path %(folder)s/t3; uwsgi_temp_path %(folder)s/t4; scgi_temp_path %(folder)s/t5;
-    server { listen 127.0.0.1:%(port)d; root %(www)s; }
-}
-""" % {"folder": lamina.folder, "port": port, "www": www})
-    for folder, _, names in os.walk(shared):
-        os.chmod(folder, 0o755)
-    server = subprocess.Popen(["/usr/sbin/nginx", "-c", os.path.join(lamina.folder, "nginx.conf"), "-e", "stderr"])
+    server = start_nginx(lamina.folder, www, port, shared)
     try:
         wait_for_port(port)
         proxy = Cutter(port, len(data) / 56, 50, seed=3)

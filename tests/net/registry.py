@@ -11,7 +11,7 @@ import threading
 import urllib.parse
 import urllib.request
 
-from support import ROOT, Cutter, Lamina, RangeServer, Slm, free_port, model, run_tests, wait_for_port
+from support import ROOT, Cutter, Lamina, RangeServer, Slm, free_port, model, run_tests, start_nginx, wait_for_port
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -421,18 +421,7 @@ def nginx_seed(lamina, shared):
     data = fill_store(lamina, shared)
     www, port = os.path.join(lamina.folder, "www"), free_port()
     lamina.ok("seed", "big", "-o", www)
-    open(os.path.join(lamina.folder, "nginx.conf"), "w").write("""
-daemon off; pid %(f)s/nginx.pid; error_log stderr crit; worker_processes 1;
-events {}
-http {
-    access_log off; default_type application/octet-stream; types { application/json json; }
-    client_body_temp_path %(f)s/t1; proxy_temp_path %(f)s/t2; fastcgi_temp_path %(f)s/t3; uwsgi_temp_path %(f)s/t4; scgi_temp_path %(f)s/t5;
-    server { listen 127.0.0.1:%(port)d; root %(www)s; }
-}
-""" % {"f": lamina.folder, "port": port, "www": www})
-    for folder, _, _ in os.walk(shared):
-        os.chmod(folder, 0o755)
-    server = subprocess.Popen(["/usr/sbin/nginx", "-c", os.path.join(lamina.folder, "nginx.conf"), "-e", "stderr"])
+    server = start_nginx(lamina.folder, www, port, shared)
     try:
         wait_for_port(port)
         proxy = Cutter(port, len(data) / 20, 15, seed=9)

@@ -355,3 +355,19 @@ def model(lamina, shared, name="big", **shape):
         shutil.rmtree(os.path.join(shared, name))
         _models[name] = open(path, "rb").read()
     return _models[name]
+
+
+def start_nginx(folder, www, port, shared):
+    """Debian's nginx, serving the folder www on port; its own files lie in folder. What lies above them, shared, is made readable to it."""
+    open(os.path.join(folder, "nginx.conf"), "w").write("""
+daemon off; pid %(folder)s/nginx.pid; error_log stderr crit; worker_processes 1;
+events {}
+http {
+    access_log off; default_type application/octet-stream; types { application/json json; }
+    client_body_temp_path %(folder)s/t1; proxy_temp_path %(folder)s/t2; fastcgi_temp_path %(folder)s/t3; uwsgi_temp_path %(folder)s/t4; scgi_temp_path %(folder)s/t5;
+    server { listen 127.0.0.1:%(port)d; root %(www)s; }
+}
+""" % {"folder": folder, "port": port, "www": www})
+    for inner, _, _ in os.walk(shared):
+        os.chmod(inner, 0o755)
+    return subprocess.Popen(["/usr/sbin/nginx", "-c", os.path.join(folder, "nginx.conf"), "-e", "stderr"])
